@@ -1,0 +1,95 @@
+"""The only way to the disk: a handful of calls, with a real and a simulated form.
+
+A crash may lose whatever was not synced: file contents until `File.sync`, and names
+(created, renamed, removed) until `FileSystem.sync_directory` of the directory that holds
+them. Code that promises durability must call both; the simulated form takes back whatever
+was not synced when it cuts the power.
+
+Paths are plain strings with `/`. All calls are synchronous and raise `OSError`; the caller
+picks the thread. A `File` may be read, appended to and synced from different threads, but has
+one appender at a time.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    @property
+    def path(self) -> str: ...
+
+    def size(self) -> int:
+        """Bytes in the file, appended ones included."""
+        ...
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Write the buffers at the end, in order; return the position of the first byte.
+
+        All or nothing for the caller: after an `OSError` the file is cut back to where it
+        was (or, if that fails too, the error says so and the file must not be used further).
+        """
+        ...
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`; short only at the end of the file."""
+        ...
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Overwrite in place (index repair only; data files are append-only)."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Return when every byte appended before the call is on stable storage."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class DirectoryLock(Protocol):
+    def release(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and appending; without `create` a missing file is an error."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """Names (not paths) in the directory, sorted."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Create the directory and its missing parents; existing ones are fine."""
+        ...
+
+    def read_file(self, path: str) -> bytes: ...
+
+    def write_file(self, path: str, data: Buffer) -> None:
+        """Create or replace, contents not synced. For atomic replacement see `log.checkpoints`."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; replaces `new` if it exists (files)."""
+        ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+    def lock(self, path: str) -> DirectoryLock:
+        """Take the lock file exclusively or raise `BlockingIOError` at once."""
+        ...
