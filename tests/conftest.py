@@ -1,0 +1,45 @@
+"""What holds for every test: groups skipped for want of a foreign tool are named at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from tests.support.groups import in_ci, skipped_groups
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--against kafka` points the client tests at Apache Kafka, to tell whose fault a miss is."""
+    parser.addoption(
+        "--against",
+        choices=["headrace", "kafka"],
+        default="headrace",
+        help="which broker the tests with real clients talk to",
+    )
+
+
+def _skipped(config: pytest.Config) -> dict[str, tuple[int, str]]:
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    return skipped_groups(reporter.stats.get("skipped", [])) if reporter else {}
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI a group that could not run is a failure; only the process that reports decides."""
+    if in_ci() and not hasattr(session.config, "workerinput") and _skipped(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Generator[None]:
+    """After everything else, so that the last lines say what did not run."""
+    yield
+    groups = _skipped(terminalreporter.config)
+    if not groups:
+        return
+    terminalreporter.section("skipped groups", red=in_ci(), yellow=not in_ci())
+    for group, (count, why) in groups.items():
+        terminalreporter.line(f"{group}: {count} tests skipped: {why}")
+    if in_ci():
+        terminalreporter.line("CI: a skipped group is a failure")
