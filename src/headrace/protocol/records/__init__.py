@@ -1,0 +1,12 @@
+"""Kafka's record batches (magic 2): read the header, check it, patch it, take it apart, build it.
+
+    header      the 61 bytes in front of every batch, as a named tuple
+    checksum    CRC-32C
+    validate    what a broker asks of a batch before it appends it
+    patch       offsets, leader epoch and append time, written in place
+    decode      the records inside a batch
+    encode      batches from records; control batches; another codec
+
+The hot path uses only the first four and never looks at a record. No I/O: buffers in,
+buffers out. Codecs live in `protocol.compression`.
+"""
