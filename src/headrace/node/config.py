@@ -1,0 +1,95 @@
+"""One broker configuration out of a file, the environment and the command line.
+
+    [log]                       HEADRACE_LOG_RETENTION_MS=60000       --set log.retention.ms=60000
+    retention.ms = 60000
+
+Each later source is stronger, key by key. In the file a key may be written as dotted keys, as
+tables or quoted: TOML makes the same tree of all of them. An environment variable is the key
+in capitals with underscores. What no source may do is name a key that does not exist.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace.core.broker_configs import BROKER_KEYS, BrokerConfig
+from headrace.core.config_keys import format_value, suggestion
+from headrace.core.errors import InvalidConfig, StartupRefused
+
+PREFIX = "HEADRACE_"
+RESERVED = frozenset({"HEADRACE_CONFIG", "HEADRACE_BOOTSTRAP"})
+"""Variables of ours that are no broker keys: the file to read, and the broker to ask."""
+
+_BY_VARIABLE = {PREFIX + name.upper().replace(".", "_"): name for name in BROKER_KEYS}
+
+
+def load(
+    file: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> BrokerConfig:
+    """Join the sources; `InvalidConfig` names the source, the key and what to do."""
+    environment = os.environ if environment is None else environment
+    values: dict[str, str] = {}
+    file = file or environment.get("HEADRACE_CONFIG")
+    if file:
+        values |= read_file(file)
+    values |= read_environment(environment)
+    for name, text in (overrides or {}).items():
+        check_key(name, "--set")
+        values[name] = text
+    return BrokerConfig.from_static(values)
+
+
+def read_file(path: str) -> dict[str, str]:
+    """The keys of a TOML file, as text."""
+    try:
+        with open(path, "rb") as file:
+            tree = tomllib.load(file)
+    except OSError as error:
+        raise StartupRefused(f"cannot read {path}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidConfig(f"{path} is not valid TOML: {error}") from error
+    values = {}
+    for name, value in _flatten("", tree):
+        check_key(name, path)
+        values[name] = _as_text(name, value)
+    return values
+
+
+def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The keys set by `HEADRACE_…` variables, as text."""
+    values = {}
+    for variable, text in environment.items():
+        if not variable.startswith(PREFIX) or variable in RESERVED:
+            continue
+        name = _BY_VARIABLE.get(variable)
+        if name is None:
+            hint = suggestion(variable, _BY_VARIABLE)
+            raise InvalidConfig(f"environment: {variable} names no configuration key", hint=hint)
+        values[name] = text
+    return values
+
+
+def check_key(name: str, source: str) -> None:
+    """Refuse a key that does not exist, with the nearest one as a hint."""
+    if name not in BROKER_KEYS:
+        hint = suggestion(name, BROKER_KEYS)
+        raise InvalidConfig(f"{source}: {name} is not a configuration key", hint=hint)
+
+
+def _flatten(prefix: str, tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flatten(f"{prefix}{name}.", value)
+        else:
+            yield prefix + name, value
+
+
+def _as_text(name: str, value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = tuple(value)
+    if not isinstance(value, str | bool | int | float | tuple):
+        raise InvalidConfig(f"{name}: {value!r} is no value for a configuration key")
+    return format_value(value) or ""
