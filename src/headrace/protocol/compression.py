@@ -47,7 +47,7 @@ def compress(codec: int, payload: Buffer, level: int | None = None) -> Buffer:
     if codec == Codec.GZIP:
         return bytes(cramjam.gzip.compress(payload, None if level in (None, -1) else level))
     if codec == Codec.SNAPPY:
-        return _compress_xerial(cramjam.snappy.compress_raw, memoryview(payload))
+        return _compress_xerial(cramjam, memoryview(payload))
     if codec == Codec.LZ4:
         lz4 = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
         lz4.compress(bytes(payload))
@@ -101,10 +101,10 @@ def _decompress_growing(
         return output
 
 
-def _compress_xerial(compress_raw: Callable[[Buffer], Buffer], payload: memoryview) -> bytes:
+def _compress_xerial(cramjam: ModuleType, payload: memoryview) -> bytes:
     parts: list[Buffer] = [_XERIAL_HEADER]
     for start in range(0, len(payload), _XERIAL_BLOCK):
-        block = bytes(compress_raw(payload[start : start + _XERIAL_BLOCK]))
+        block = bytes(cramjam.snappy.compress_raw(payload[start : start + _XERIAL_BLOCK]))
         parts.append(len(block).to_bytes(4, "big"))
         parts.append(block)
     return b"".join(parts)
@@ -112,7 +112,7 @@ def _compress_xerial(compress_raw: Callable[[Buffer], Buffer], payload: memoryvi
 
 def _decompress_snappy(cramjam: ModuleType, payload: Buffer, max_bytes: int) -> bytearray:
     view = memoryview(payload)
-    blocks = [view] if view[:8] != _XERIAL_MAGIC else _xerial_blocks(view)
+    blocks = _xerial_blocks(view) if bytes(view[:8]) == _XERIAL_MAGIC else [view]
     output = bytearray()
     try:
         for block in blocks:
@@ -133,7 +133,7 @@ def _xerial_blocks(view: memoryview) -> list[memoryview]:
     blocks: list[memoryview] = []
     position = 0
     while position < len(view):
-        if view[position : position + 8] == _XERIAL_MAGIC:
+        if bytes(view[position : position + 8]) == _XERIAL_MAGIC:
             position += len(_XERIAL_HEADER)
             continue
         size = int.from_bytes(view[position : position + 4], "big")

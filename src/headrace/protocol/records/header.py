@@ -1,20 +1,20 @@
 """The header of a record batch: 61 bytes, fixed layout, in front of every batch on wire and disk.
 
-    offset  bytes  field
-         0      8  base offset            patched by the broker, outside the CRC
-         8      4  batch length           what follows this field
-        12      4  partition leader epoch patched by the broker, outside the CRC
-        16      1  magic                  2
-        17      4  CRC-32C                of everything from the attributes on
-        21      2  attributes             bits 0-2 codec, 3 append time, 4 transactional,
-                                          5 control, 6 delete horizon (KIP-534)
-        23      4  last offset delta
-        27      8  base timestamp         or the delete horizon, if bit 6 is set
-        35      8  max timestamp
-        43      8  producer id
-        51      2  producer epoch
-        53      4  base sequence
-        57      4  record count
+offset  bytes  field
+     0      8  base offset            patched by the broker, outside the CRC
+     8      4  batch length           what follows this field
+    12      4  partition leader epoch patched by the broker, outside the CRC
+    16      1  magic                  2
+    17      4  CRC-32C                of everything from the attributes on
+    21      2  attributes             bits 0-2 codec, 3 append time, 4 transactional,
+                                      5 control, 6 delete horizon (KIP-534)
+    23      4  last offset delta
+    27      8  base timestamp         or the delete horizon, if bit 6 is set
+    35      8  max timestamp
+    43      8  producer id
+    51      2  producer epoch
+    53      4  base sequence
+    57      4  record count
 """
 
 from collections.abc import Iterator

@@ -9,13 +9,7 @@ where the header raises a doubt about timestamps, or where the topic's rules dem
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.core.errors import (
-    ApiError,
-    CorruptBatch,
-    ErrorCode,
-    InvalidRecord,
-    InvalidTimestamp,
-)
+from headrace.core.errors import ApiError, CorruptBatch, ErrorCode, InvalidRecord
 from headrace.protocol.compression import DECOMPRESSED_BYTES_MAX
 from headrace.protocol.records.checksum import crc32c
 from headrace.protocol.records.decode import iterate_records
@@ -211,8 +205,8 @@ def validate_records(
 ) -> None:
     """Look at every record of the batch at `position`, whose header has been checked.
 
-    All bad records are gathered into one `InvalidRecord` or `InvalidTimestamp`, by index, so
-    that a producer can tell exactly those from their innocent neighbours (KIP-467).
+    All bad records are gathered into one `InvalidRecord`, by index, so that a producer can tell
+    exactly those from their innocent neighbours (KIP-467).
     """
     earliest = now_ms - rules.timestamp_before_max_ms
     latest = now_ms + rules.timestamp_after_max_ms
@@ -237,6 +231,10 @@ def validate_records(
             bad_timestamp = True
             errors.append((index, "Producers may not set the timestamp type to LogAppendTime."))
     if bad_timestamp:
-        raise InvalidTimestamp("one or more records have an invalid timestamp", errors)
+        raise InvalidRecord(
+            "one or more records have an invalid timestamp",
+            errors,
+            code=ErrorCode.INVALID_TIMESTAMP,
+        )
     if errors:
         raise InvalidRecord(f"{len(errors)} of the batch's records are invalid", errors)
