@@ -1,0 +1,247 @@
+"""What only the real file system has: cached descriptors, threads, a kernel that fails."""
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from headrace.core.files import Buffer
+from headrace.log import descriptor_io
+from headrace.log.real_files import RealFileSystem, open_files_max_for
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> str:
+    return tmp_path.as_posix()
+
+
+@pytest.fixture
+def files() -> Iterator[RealFileSystem]:
+    real = RealFileSystem(open_files_max=4)
+    yield real
+    real.close()
+
+
+def fail_with(error: int) -> OSError:
+    return OSError(error, os.strerror(error))
+
+
+def test_the_number_of_descriptors_stays_bounded(files: RealFileSystem, directory: str) -> None:
+    opened = [files.open(f"{directory}/{number}", create=True) for number in range(50)]
+    for number, file in enumerate(opened):
+        file.append([b"%d" % number])
+    assert files.open_descriptors <= 4
+    assert [file.read(0, 9) for file in opened] == [b"%d" % number for number in range(50)]
+
+
+def test_a_clean_file_is_evicted_before_a_dirty_one(files: RealFileSystem, directory: str) -> None:
+    opened = [files.open(f"{directory}/{number}", create=True) for number in range(4)]
+    for file in opened:
+        file.append([b"x"])
+    opened[2].sync()
+    files.open(f"{directory}/one more", create=True)
+    assert [file._descriptor >= 0 for file in opened] == [True, True, False, True]
+
+
+def test_a_descriptor_in_use_is_not_closed_under_its_user(
+    files: RealFileSystem, directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = files.open(f"{directory}/slow", create=True)
+    file.append([b"abc"])
+    syncing, may_go_on = threading.Event(), threading.Event()
+    outcome: list[int] = []
+
+    def slow_sync(descriptor: int) -> None:
+        syncing.set()
+        assert may_go_on.wait(10)
+        outcome.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(descriptor_io, "sync_data", slow_sync)
+    inode = os.stat(f"{directory}/slow").st_ino
+    worker = threading.Thread(target=file.sync)
+    worker.start()
+    assert syncing.wait(10)
+    for number in range(20):
+        files.open(f"{directory}/{number}", create=True)
+    file.close()
+    may_go_on.set()
+    worker.join(10)
+    assert outcome == [inode]
+    assert files.open_descriptors <= 4
+    with pytest.raises(FileNotFoundError):
+        file.read(0, 1)
+
+
+def test_appends_reads_and_syncs_from_many_threads_do_not_mix(
+    files: RealFileSystem, directory: str
+) -> None:
+    opened = [files.open(f"{directory}/{number}", create=True) for number in range(12)]
+    failures: list[BaseException] = []
+
+    def work(own: int) -> None:
+        try:
+            for turn in range(200):
+                file = opened[own]
+                assert file.append([b"%02d%04d" % (own, turn)]) == turn * 6
+                other = opened[(own + turn) % 12]
+                seen = other.read(0, 2)
+                assert seen in (b"", b"%02d" % ((own + turn) % 12))
+                if turn % 50 == 0:
+                    other.sync()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work, args=(own,)) for own in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert failures == []
+    assert all(file.size() == 1200 for file in opened)
+
+
+def test_a_short_write_is_continued(
+    files: RealFileSystem, directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def three_bytes_at_most(descriptor: int, buffers: Sequence[Buffer], position: int) -> int:
+        return os.pwrite(descriptor, b"".join(buffers)[:3], position)
+
+    monkeypatch.setattr(descriptor_io, "pwritev", three_bytes_at_most)
+    file = files.open(f"{directory}/a", create=True)
+    assert file.append([b"ab", b"cdefgh", b"", b"ijk"]) == 0
+    assert file.append([b"lmnop"]) == 11
+    assert file.read(0, 50) == b"abcdefghijklmnop"
+
+
+def test_a_failed_append_leaves_the_file_as_it_was(
+    files: RealFileSystem, directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = files.open(f"{directory}/a", create=True)
+    file.append([b"kept"])
+
+    def half_then_full(descriptor: int, buffers: Sequence[Buffer], position: int) -> int:
+        if position > 4:
+            raise fail_with(errno.ENOSPC)
+        return os.pwrite(descriptor, b"".join(buffers)[:2], position)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(descriptor_io, "pwritev", half_then_full)
+        with pytest.raises(OSError, match="No space left") as caught:
+            file.append([b"lost"])
+    assert caught.value.errno == errno.ENOSPC
+    assert file.size() == 4
+    assert file.append([b"next"]) == 4
+    assert file.read(0, 8) == b"keptnext"
+
+
+def test_a_file_that_cannot_be_cut_back_is_not_appended_to_again(
+    files: RealFileSystem, directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = files.open(f"{directory}/a", create=True)
+
+    def failing(*_: object) -> int:
+        raise fail_with(errno.EIO)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(descriptor_io, "pwritev", failing)
+        patch.setattr(os, "ftruncate", failing)
+        with pytest.raises(OSError, match="could not be cut back"):
+            file.append([b"lost"])
+    with pytest.raises(OSError, match="could not be cut back"):
+        file.append([b"next"])
+
+
+def test_a_file_whose_sync_failed_never_claims_to_be_synced(
+    files: RealFileSystem, directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = files.open(f"{directory}/a", create=True)
+    file.append([b"abc"])
+
+    def failing(_descriptor: int) -> None:
+        raise fail_with(errno.EIO)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(descriptor_io, "sync_data", failing)
+        with pytest.raises(OSError, match="Input/output"):
+            file.sync()
+    with pytest.raises(OSError, match="earlier sync failed"):
+        file.sync()
+    assert file.read(0, 3) == b"abc"
+
+
+def test_seeking_stands_in_where_positioned_calls_are_missing(
+    files: RealFileSystem, directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(descriptor_io, "pread", descriptor_io.seek_and_read)
+    monkeypatch.setattr(descriptor_io, "pwritev", descriptor_io.seek_and_write)
+    file = files.open(f"{directory}/a", create=True)
+    file.append([b"abc"])
+    assert file.append([b"d", b"ef"]) == 3
+    file.write_at(1, b"X")
+    assert file.read(1, 4) == b"Xcde"
+    assert file.read(4, 40) == b"ef"
+
+
+def test_running_out_of_descriptors_closes_idle_ones_and_goes_on(directory: str) -> None:
+    script = (
+        "import resource, sys\n"
+        "from headrace.log.real_files import RealFileSystem\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))\n"
+        "files = RealFileSystem(open_files_max=10_000)\n"
+        "opened = [files.open(f'{sys.argv[1]}/{n}', create=True) for n in range(300)]\n"
+        "for file in opened: file.append([file.path.encode()])\n"
+        "for file in opened: assert file.read(0, 999) == file.path.encode(); file.sync()\n"
+        "print(files.open_descriptors)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script, directory], capture_output=True, text=True, check=True
+    )
+    assert 0 < int(result.stdout) < 40
+
+
+def test_the_open_file_limit_is_raised_to_the_hard_limit() -> None:
+    script = (
+        "import resource\n"
+        "from headrace.log.descriptor_io import raise_open_file_limit\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 512))\n"
+        "print(raise_open_file_limit(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
+        "print(raise_open_file_limit())\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == ["512", "512", "512"]
+
+
+def test_the_log_leaves_descriptors_for_connections() -> None:
+    assert open_files_max_for(1024) == 512
+    assert open_files_max_for(1 << 20) == 16384
+    assert open_files_max_for(20) == 16
+
+
+def test_a_lock_dies_with_its_process(files: RealFileSystem, directory: str) -> None:
+    script = (
+        "import os, sys\n"
+        "from headrace.log.real_files import RealFileSystem\n"
+        "lock = RealFileSystem().lock(sys.argv[1])\n"
+        "print('locked', flush=True)\n"
+        "sys.stdin.read()\n"
+        "os._exit(1)\n"
+    )
+    path = f"{directory}/.lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        assert holder.stdout.readline() == b"locked\n"
+        with pytest.raises(BlockingIOError):
+            files.lock(path)
+        holder.stdin.close()
+        holder.wait(10)
+    files.lock(path).release()
