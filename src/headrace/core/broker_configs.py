@@ -10,7 +10,7 @@ of the key says so. Topic keys fall back on these, see `topic_configs`.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from headrace.core.config_keys import (
     INT_MAX,
@@ -29,7 +29,7 @@ from headrace.core.config_keys import (
     keys_of,
     suggestion,
 )
-from headrace.core.errors import InvalidConfig
+from headrace.core.errors import ApiError, ErrorCode, InvalidConfig
 from headrace.core.listeners import Listener, parse_listeners
 
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -59,9 +59,9 @@ class BrokerConfig:
         doc="Addresses to listen on, NAME://HOST:PORT. An empty host means every interface, port "
         "0 a free port. Kafka listens on every interface by default; we keep to loopback.",
     )
-    advertised_listeners: tuple[str, ...] = key(
+    advertised_listeners: tuple[str, ...] | None = key(
         _LIST,
-        (),
+        None,
         doc="Addresses that clients are told, by listener name. A listener that is not named here "
         "advertises the host it is bound to, or, when bound to every interface, the address "
         "at which the asking client reached it.",
@@ -71,11 +71,11 @@ class BrokerConfig:
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         doc="Security protocol of each listener name, NAME:PROTOCOL. Only PLAINTEXT is served.",
     )
-    log_dirs: tuple[str, ...] = key(
-        _LIST, (), doc="Data directory; log.dir counts when this is empty. One directory only."
+    log_dirs: tuple[str, ...] | None = key(
+        _LIST, None, doc="Data directory; log.dir counts when this is not set. One only."
     )
-    log_dir: str = key(
-        _STRING, "headrace-data", doc="Data directory, relative to where the broker is started."
+    log_dir: tuple[str, ...] = key(
+        _LIST, ("headrace-data",), doc="Data directory, relative to where the broker is started."
     )
 
     # Topics.
@@ -243,11 +243,15 @@ class BrokerConfig:
         _INT, 1_073_741_824, Range(1_048_576), update=_CLUSTER_WIDE, doc="Size of a segment file."
     )
     log_roll_ms: int | None = key(
-        _LONG, None, update=_CLUSTER_WIDE, doc="Age at which a segment is closed."
+        _LONG, None, Range(1), update=_CLUSTER_WIDE, doc="Age at which a segment is closed."
     )
     log_roll_hours: int = key(_INT, 168, Range(1), doc="Stands in for log.roll.ms.")
     log_roll_jitter_ms: int | None = key(
-        _LONG, None, update=_CLUSTER_WIDE, doc="Random time taken off the age limit of a segment."
+        _LONG,
+        None,
+        Range(0),
+        update=_CLUSTER_WIDE,
+        doc="Random time taken off the age limit of a segment.",
     )
     log_roll_jitter_hours: int = key(_INT, 0, Range(0), doc="Stands in for log.roll.jitter.ms.")
     log_index_size_max_bytes: int = key(
@@ -332,12 +336,12 @@ class BrokerConfig:
 
     @property
     def data_directory(self) -> str:
-        return self.log_dirs[0] if self.log_dirs else self.log_dir
+        return (self.log_dirs or self.log_dir)[0]
 
     def parsed_listeners(self) -> tuple[Listener, ...]:
         """The listeners with their security protocols and advertised addresses."""
         return parse_listeners(
-            self.listeners, self.advertised_listeners, self.listener_security_protocol_map
+            self.listeners, self.advertised_listeners or (), self.listener_security_protocol_map
         )
 
     def describe(self) -> list[ConfigEntry]:
@@ -349,6 +353,16 @@ class BrokerConfig:
             source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
             read_only = known.update is Update.READ_ONLY
             entries.append(ConfigEntry(known, value, source, read_only, synonyms))
+        return entries
+
+    def describe_dynamic_default(self) -> list[ConfigEntry]:
+        """What is set for all brokers, as DescribeConfigs answers it for the broker named ""."""
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        entries = []
+        for name, text in self.dynamic_default.items():
+            value = format_value(BROKER_KEYS[name].parse(text))
+            synonyms = (ConfigSynonym(name, value, source),)
+            entries.append(ConfigEntry(BROKER_KEYS[name], value, source, False, synonyms))
         return entries
 
     def synonyms_of(self, name: str) -> tuple[ConfigSynonym, ...]:
@@ -385,9 +399,29 @@ _STAND_INS = (
 )
 
 
-def validate(name: str, value: str) -> None:
-    """Refuse an unknown broker key, or a value that it does not take."""
-    known_key(name).parse(value)
+def validate_dynamic(changes: Mapping[str, str], *, for_all_brokers: bool) -> None:
+    """Refuse a change of broker keys at run time, with the code and in the words of Kafka.
+
+    Kafka stores unknown keys for plugins it may have; we have none, so they are refused.
+    """
+    fixed = [name for name in changes if known_key(name).update is Update.READ_ONLY]
+    if fixed:
+        _refuse(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    own = [name for name in changes if BROKER_KEYS[name].update is Update.PER_BROKER]
+    if own and for_all_brokers:
+        _refuse(
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"[{', '.join(own)}]"
+        )
+    for name, text in changes.items():
+        try:
+            BROKER_KEYS[name].parse(text)
+        except InvalidConfig as error:
+            _refuse(error.message)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
 def known_key(name: str) -> ConfigKey:
@@ -408,6 +442,6 @@ def _build(
             typed[known.attribute] = known.parse(text)
     config = BrokerConfig(static=static, dynamic_default=default, dynamic=own, **typed)
     config.parsed_listeners()
-    if len(config.log_dirs) > 1:
-        raise InvalidConfig("log.dirs: one data directory is supported")
+    if len(config.log_dirs or config.log_dir) != 1:
+        raise InvalidConfig("log.dirs: exactly one data directory is supported")
     return config
