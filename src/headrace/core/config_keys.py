@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum, IntEnum
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from headrace.core.errors import InvalidConfig
 
@@ -159,7 +159,7 @@ def key(
     """Declare a configuration key as a dataclass field."""
     named = tuple(Synonym(s) if isinstance(s, str) else s for s in synonyms)
     declared = ConfigKey("", type_, default, doc, valid, named, update, crash, internal)
-    return cast(T, field(default=default, metadata={"key": declared}))
+    return field(default=default, metadata={"key": declared})
 
 
 def keys_of(config: type) -> dict[str, ConfigKey]:
