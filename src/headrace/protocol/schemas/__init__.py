@@ -1,0 +1,1 @@
+"""What Kafka stores in its own topics: metadata, group offsets, transactions, assignments."""
