@@ -18,8 +18,8 @@ from headrace.core.config_keys import format_value, suggestion
 from headrace.core.errors import InvalidConfig, StartupRefused
 
 PREFIX = "HEADRACE_"
-RESERVED = frozenset({"HEADRACE_CONFIG", "HEADRACE_BOOTSTRAP"})
-"""Variables of ours that are no broker keys: the file to read, and the broker to ask."""
+RESERVED = ("HEADRACE_CONFIG", "HEADRACE_BOOTSTRAP", "HEADRACE_TEST_", "HEADRACE_TOOLS_")
+"""Variables that are no broker keys: the file to read, the broker to ask, what tests use."""
 
 _BY_VARIABLE = {PREFIX + name.upper().replace(".", "_"): name for name in BROKER_KEYS}
 
@@ -62,7 +62,7 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The keys set by `HEADRACE_…` variables, as text."""
     values = {}
     for variable, text in environment.items():
-        if not variable.startswith(PREFIX) or variable in RESERVED:
+        if not variable.startswith(PREFIX) or variable.startswith(RESERVED):
             continue
         name = _BY_VARIABLE.get(variable)
         if name is None:

@@ -1,0 +1,73 @@
+# Everything here works on a fresh checkout: a target sets up what it needs. `make help` lists them.
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
+	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$p; break; fi; done)
+VENV := .venv
+BIN := $(VENV)/bin
+# Installs into the environment from outside, so that Debian's python3-venv is not needed.
+PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check --quiet
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-long check format bench bench-short docs lock wheel clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: $(VENV)/.package  ## build .venv, from which .venv/bin/headrace runs
+
+$(VENV)/.environment:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it or set PYTHON=" >&2; exit 1; }
+	@$(PYTHON) -m pip --version >/dev/null || { echo "pip is needed: apt-get install python3-pip" >&2; exit 1; }
+	$(PYTHON) -m venv --without-pip $(VENV)
+	@touch $@
+
+$(VENV)/.dependencies: constraints.txt $(VENV)/.environment
+	$(PIP) install --require-hashes --only-binary :all: -r constraints.txt
+	@touch $@
+
+$(VENV)/.package: pyproject.toml $(VENV)/.dependencies
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup  ## a broker, a stream, a SIGKILL in the middle, and nothing acknowledged lost
+	$(BIN)/python -m scripts.demo
+
+test: setup  ## the whole test suite
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+test-long: setup  ## the long forms: more rounds, more seeds, more data
+	HEADRACE_TEST_LONG=1 $(BIN)/python -m pytest -m "long or not long" --timeout 3600
+
+check: setup  ## format, lint, types, imports, dead code, generated pages
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/vulture
+	$(BIN)/python -m scripts.reference --check
+
+format: setup  ## write the format that check wants
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup  ## side by side with Apache Kafka; writes docs/benchmarks.md
+	$(BIN)/python -m bench
+
+bench-short: setup  ## the same with two pairs, for daily use
+	$(BIN)/python -m bench --short
+
+docs: setup  ## write the pages that are made from code, and CHANGELOG.md from changelog.d/
+	$(BIN)/python -m scripts.reference
+	$(BIN)/python -m scripts.changelog
+
+lock: setup  ## pin the newest versions in constraints.txt
+	$(PIP) install uv
+	$(BIN)/python -m scripts.lock
+
+wheel: setup  ## build dist/headrace-*.whl
+	$(BIN)/python -m hatchling build --target wheel
+
+clean:  ## remove everything that was made
+	rm -rf $(VENV) build dist .tools .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Programs of the checkout: the demo, the pages made from code, the lock file. Not installed."""
