@@ -1,0 +1,195 @@
+"""One client connection: requests in, answers out in the order of the requests.
+
+Requests start in arrival order and may finish in any order; each takes a place in the queue
+of answers, and answers leave from its head. What a client can make us hold is bounded: while
+too many requests are unanswered, or too many answer bytes unread, we stop reading from it.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, cast
+
+from headrace.broker.receive_buffer import ReceiveBuffer
+from headrace.core.errors import HeadraceError
+from headrace.core.files import Buffer
+from headrace.security.principal import ANONYMOUS, Principal
+
+if TYPE_CHECKING:
+    from headrace.broker.dispatch import Dispatcher
+    from headrace.broker.listener import Listener
+
+logger = logging.getLogger(__name__)
+
+# Requests of one connection that may be under way at once. Clients that pipeline without end
+# (librdkafka's default is a million) are simply not read from until answers have left.
+UNANSWERED_MAX = 256
+# Unsent answer bytes above which a connection is not read from.
+UNSENT_BYTES_MAX = 1024 * 1024
+
+
+class Waiting(Protocol):
+    """A request under way that nobody will read the answer of once the client is gone."""
+
+    def cancel(self) -> None: ...
+
+
+class Answer:
+    """A place in the queue of answers; `parts` is None until the answer is known."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        self.parts: Sequence[Buffer] | None = None
+
+
+NO_ANSWER: Sequence[Buffer] = ()
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, listener: "Listener", dispatcher: "Dispatcher") -> None:
+        self.listener = listener
+        self.principal: Principal = ANONYMOUS
+        self.client_host = ""
+        self.client_software = ("unknown", "unknown")
+        self._dispatcher = dispatcher
+        self._received = ReceiveBuffer(dispatcher.frame_bytes_max)
+        self._answers: deque[Answer] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._in_frames = False
+        self._reader_is_slow = False
+        self._reading_paused = False
+        self._frames_waiting = False
+        # Answers that wait for something else than the client; they are told when it is gone.
+        self.waiting: dict[Waiting, None] = {}
+        self.last_activity = 0.0
+        self.closed = False
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        peer = transport.get_extra_info("peername")
+        self.client_host = f"/{peer[0]}" if peer else "/local"
+        if not self.listener.admit(self):
+            self.close()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - frames decide the size
+        return self._received.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._received.received(nbytes)
+        self._serve()
+
+    def pause_writing(self) -> None:
+        self._reader_is_slow = True
+        self._regulate_reading()
+
+    def resume_writing(self) -> None:
+        self._reader_is_slow = False
+        self._regulate_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if isinstance(exc, OSError):
+            logger.debug("connection lost: client=%s error=%s", self.client_host, exc)
+        self.closed = True
+        self._answers.clear()
+        for waiting in tuple(self.waiting):
+            waiting.cancel()
+        self.listener.forget(self)
+
+    # ours
+
+    @property
+    def idle(self) -> bool:
+        return not self._answers
+
+    def close(self) -> None:
+        if self._transport is not None and not self.closed:
+            self.closed = True
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self.closed = True
+            self._transport.abort()
+
+    def answer_later(self) -> Answer:
+        """Take the next place in the queue of answers."""
+        answer = Answer()
+        self._answers.append(answer)
+        return answer
+
+    def complete(self, answer: Answer, parts: Sequence[Buffer]) -> None:
+        """Fill a place; whatever is ready at the head of the queue leaves now.
+
+        While frames are being served the answers collect and leave together at the end.
+        """
+        answer.parts = parts
+        if not self._in_frames and self._answers and self._answers[0] is answer:
+            self._send_ready()
+
+    def release_memory(self) -> None:
+        self._received.release_if_idle()
+
+    def _serve(self) -> None:
+        """Start every whole frame that has arrived, as far as the bounds allow."""
+        self.last_activity = self.listener.now()
+        self._in_frames = True
+        try:
+            for frame in self._received.frames():
+                self._dispatcher.dispatch(self, frame)
+                if self.closed or len(self._answers) >= UNANSWERED_MAX:
+                    self._frames_waiting = True
+                    break
+        except HeadraceError as error:
+            logger.warning("closing connection: client=%s reason=%s", self.client_host, error)
+            self.close()
+        except Exception:
+            logger.exception("closing connection after a fault: client=%s", self.client_host)
+            self.close()
+        finally:
+            self._in_frames = False
+        if not self.closed:
+            self._send_ready()
+
+    def _send_ready(self) -> None:
+        answers = self._answers
+        out: list[Buffer] = []
+        while answers:
+            parts = answers[0].parts
+            if parts is None:
+                break
+            out.extend(parts)
+            answers.popleft()
+        if out and self._transport is not None and not self.closed:
+            if len(out) == 1:
+                self._transport.write(out[0])
+            else:
+                self._transport.writelines(out)
+        self._regulate_reading()
+
+    def _regulate_reading(self) -> None:
+        if self._transport is None or self.closed:
+            return
+        crowded = self._reader_is_slow or len(self._answers) >= UNANSWERED_MAX
+        if crowded != self._reading_paused:
+            self._reading_paused = crowded
+            if crowded:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+        if self._frames_waiting and not crowded:
+            # They arrived before the pause; no further bytes may come to trigger them.
+            self._frames_waiting = False
+            asyncio.get_running_loop().call_soon(self._serve_after_pause)
+
+    def _serve_after_pause(self) -> None:
+        if self.closed:
+            return
+        if self._reading_paused:
+            self._frames_waiting = True
+        else:
+            self._serve()

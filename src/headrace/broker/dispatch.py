@@ -1,0 +1,117 @@
+"""From a frame to its handler and back: the one place that turns exceptions into answers."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.broker.context import RequestContext, Services
+from headrace.broker.routes import ROUTES, Handler, Route
+from headrace.core.errors import ApiError, MalformedMessage
+from headrace.protocol.api_keys import ApiKey
+from headrace.protocol.frames import decode_request_header, encode_response_parts
+from headrace.protocol.message import Message
+
+if TYPE_CHECKING:
+    from headrace.broker.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+NO_ANSWER = ()
+
+
+class Dispatcher:
+    """Serves the requests of all connections of one node."""
+
+    def __init__(self, services: Services, frame_bytes_max: int) -> None:
+        self.frame_bytes_max = frame_bytes_max
+        self._services = services
+        self._handlers: dict[int, tuple[Route, Handler]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def dispatch(self, connection: "Connection", frame: memoryview) -> None:
+        """Start one request. Raises what must cost the client its connection."""
+        header = decode_request_header(frame)
+        version = header.api_version
+        route, handler = self._handlers.get(header.api_key) or self._load(header.api_key)
+        if not route.lowest_served <= version <= route.highest_version:
+            if header.api_key != ApiKey.API_VERSIONS:
+                raise MalformedMessage(f"{route.api_key.name} v{version} is not supported")
+            version = 0  # what every client can read; the handler sees `unsupported` below
+        answer = connection.answer_later()
+
+        def reply(response: Message | None) -> None:
+            parts = (
+                NO_ANSWER
+                if response is None
+                else encode_response_parts(response, version, header.correlation_id)
+            )
+            connection.complete(answer, parts)
+
+        context = RequestContext(
+            self._services, connection, header.api_version, header.client_id, reply
+        )
+        if version != header.api_version:
+            request = handler.request_class()
+        else:
+            request = handler.request_class.decode(frame, version, header.body_position)
+        if handler.is_async:
+            self._start(context, handler, request, reply)
+            return
+        try:
+            response = handler.call(context, request)
+        except ApiError as error:
+            response = _refusal(handler, request, error)
+        if response is not None:
+            reply(response)  # type: ignore[arg-type]  # only async handlers return awaitables
+
+    def _load(self, api_key: int) -> tuple[Route, Handler]:
+        route = ROUTES.get(api_key)
+        if route is None:
+            raise MalformedMessage(f"API key {api_key} is not supported")
+        self._handlers[api_key] = loaded = (route, route.load())
+        return loaded
+
+    def _start(
+        self,
+        context: RequestContext,
+        handler: Handler,
+        request: Message,
+        reply: Callable[[Message | None], None],
+    ) -> None:
+        async def run() -> None:
+            try:
+                response = await handler.call(context, request)  # type: ignore[misc]  # is_async
+            except ApiError as error:
+                response = _refusal(handler, request, error)
+            reply(response)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._finished(done, context.connection))
+
+    def _finished(self, task: asyncio.Task[None], connection: "Connection") -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            logger.error(
+                "request failed, closing connection: client=%s",
+                connection.client_host,
+                exc_info=error,
+            )
+            connection.close()
+
+    async def close(self) -> None:
+        """Let requests under way finish; their callers have stopped reading new ones."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=5)
+        for task in self._tasks:
+            task.cancel()
+
+
+def _refusal(handler: Handler, request: Message, error: ApiError) -> Message:
+    if handler.refuse is None:
+        raise error
+    return handler.refuse(request, error.code, str(error) or None)

@@ -1,0 +1,79 @@
+"""CreateTopics: shape the request for the controller, and its decisions for the client."""
+
+from headrace.broker.context import RequestContext
+from headrace.broker.routes import handles
+from headrace.controller.commands import CreateTopics, NewTopic, TopicCreation
+from headrace.core import topic_configs
+from headrace.core.errors import ErrorCode
+from headrace.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+
+
+@handles(CreateTopicsRequest)
+async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Create what may be created; each topic has its own answer."""
+    may_create_any = ctx.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+    wanted = []
+    refused = []
+    for topic in request.topics:
+        if may_create_any or ctx.allows(Operation.CREATE, ResourceType.TOPIC, topic.name):
+            wanted.append(topic)
+        else:
+            refused.append(TopicCreation(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    results = await ctx.services.controller.submit(
+        CreateTopics(tuple(_command(topic) for topic in wanted), request.validate_only)
+    )
+    configs = {topic.name: topic for topic in wanted}
+    return CreateTopicsResponse(
+        topics=[_shape(ctx, result, configs.get(result.name)) for result in (*results, *refused)]
+    )
+
+
+def _command(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        tuple((each.partition_index, tuple(each.broker_ids)) for each in topic.assignments),
+        tuple((each.name, each.value) for each in topic.configs),
+    )
+
+
+def _shape(
+    ctx: RequestContext, result: TopicCreation, wanted: CreatableTopic | None
+) -> CreatableTopicResult:
+    answer = CreatableTopicResult(
+        name=result.name,
+        topic_id=result.topic_id,
+        error_code=result.error,
+        error_message=result.message,
+        num_partitions=result.num_partitions,
+        replication_factor=result.replication_factor,
+        # Never null without an error: Java's admin client reads it unasked.
+        configs=[],
+    )
+    if result.error or wanted is None:
+        return answer
+    if not ctx.allows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name):
+        answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        answer.num_partitions = answer.replication_factor = -1
+        answer.configs = None
+        return answer
+    overrides = {each.name: each.value for each in wanted.configs if each.value is not None}
+    answer.configs = [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=False,
+        )
+        for entry in topic_configs.describe(overrides, ctx.services.config)
+    ]
+    return answer

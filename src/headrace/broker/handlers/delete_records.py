@@ -1,0 +1,52 @@
+"""DeleteRecords: move the start of a log forward."""
+
+from headrace.broker.context import RequestContext
+from headrace.broker.routes import handles
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.core.ids import Offset
+from headrace.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from headrace.security.authorizer import Operation, ResourceType
+
+UP_TO_HIGH_WATERMARK = -1
+
+
+@handles(DeleteRecordsRequest)
+async def delete_records(
+    ctx: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
+    """Delete below the offsets given; answer when the new log starts are on disk."""
+    topics = [
+        DeleteRecordsTopicResult(
+            name=topic.name,
+            partitions=[_delete(ctx, topic.name, wanted) for wanted in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    await ctx.services.replicas.checkpoint_log_starts()
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _delete(
+    ctx: RequestContext, topic: str, wanted: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    answer = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
+    try:
+        if not ctx.allows(Operation.DELETE, ResourceType.TOPIC, topic):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        partition = ctx.services.replicas.find(topic, wanted.partition_index)
+        if partition is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        answer.low_watermark = partition.delete_records_before(
+            partition.high_watermark
+            if wanted.offset == UP_TO_HIGH_WATERMARK
+            else Offset(wanted.offset)
+        )
+    except HeadraceError as error:
+        answer.error_code = error.code
+    return answer

@@ -1,0 +1,57 @@
+"""DeleteTopics, by name or (v6) by id."""
+
+from headrace.broker.context import RequestContext
+from headrace.broker.routes import handles
+from headrace.controller.commands import DeleteTopics, TopicDeletion, TopicToDelete
+from headrace.core.errors import ErrorCode
+from headrace.core.ids import NO_TOPIC_ID
+from headrace.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from headrace.security.authorizer import Operation, ResourceType
+
+
+@handles(DeleteTopicsRequest)
+async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Delete what may be deleted; the data goes with it."""
+    asked = [TopicToDelete(name) for name in request.topic_names] + [
+        TopicToDelete(topic.name, topic.topic_id) for topic in request.topics
+    ]
+    allowed = []
+    refused = []
+    for topic in asked:
+        code = _check(ctx, topic)
+        if code:
+            refused.append(TopicDeletion(topic.name, topic.topic_id, code))
+        else:
+            allowed.append(topic)
+    results = await ctx.services.controller.submit(DeleteTopics(tuple(allowed)))
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=result.name,
+                topic_id=result.topic_id,
+                error_code=result.error,
+                error_message=result.message,
+            )
+            for result in (*results, *refused)
+        ]
+    )
+
+
+def _check(ctx: RequestContext, topic: TopicToDelete) -> ErrorCode:
+    if not ctx.services.config.delete_topic_enable:
+        return (
+            ErrorCode.INVALID_REQUEST if ctx.api_version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
+        )
+    name = topic.name
+    if topic.topic_id != NO_TOPIC_ID and name is None:
+        known = ctx.services.controller.image.topics_by_id.get(topic.topic_id)
+        if known is None:
+            return ErrorCode.NONE  # the controller says that the id is unknown
+        name = known.name
+    if name is not None and not ctx.allows(Operation.DELETE, ResourceType.TOPIC, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.NONE

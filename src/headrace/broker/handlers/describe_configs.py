@@ -1,0 +1,94 @@
+"""DescribeConfigs: every key of a topic or broker, with where its value comes from."""
+
+from headrace.broker.config_resources import authorize
+from headrace.broker.context import RequestContext
+from headrace.broker.routes import handles
+from headrace.controller.image import ResourceType as ConfigResourceType
+from headrace.controller.names import name_problem
+from headrace.core import topic_configs
+from headrace.core.config_keys import ConfigEntry
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from headrace.security.authorizer import Operation
+
+
+@handles(DescribeConfigsRequest)
+def describe_configs(
+    ctx: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    """Describe each resource; a bad one is a value in the answer."""
+    return DescribeConfigsResponse(
+        results=[_describe(ctx, request, resource) for resource in request.resources]
+    )
+
+
+def _describe(
+    ctx: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    answer = DescribeConfigsResult(
+        resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
+    )
+    try:
+        authorize(ctx, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
+        entries = _entries(ctx, resource)
+    except HeadraceError as error:
+        answer.error_code = error.code
+        answer.error_message = str(error) or None
+        return answer
+    wanted = resource.configuration_keys
+    answer.configs = [
+        _shape(request, entry) for entry in entries if not wanted or entry.name in wanted
+    ]
+    return answer
+
+
+def _entries(ctx: RequestContext, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+    services = ctx.services
+    name = resource.resource_name
+    if resource.resource_type == ConfigResourceType.TOPIC:
+        problem = name_problem(name)
+        if problem is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if name not in services.controller.image.topics:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic_configs.describe(
+            services.controller.image.topic_configs(name), services.config
+        )
+    if resource.resource_type == ConfigResourceType.BROKER:
+        if not name:
+            return services.config.describe_dynamic_default()
+        if not name.isdigit() or int(name) != services.node_id:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {services.node_id} or empty string, "
+                f"but received {name}",
+            )
+        return services.config.describe()
+    raise ApiError(
+        ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
+    )
+
+
+def _shape(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=False,
+        synonyms=[
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in entry.synonyms
+        ]
+        if request.include_synonyms
+        else [],
+        config_type=entry.key.type,
+        documentation=entry.key.doc if request.include_documentation else None,
+    )

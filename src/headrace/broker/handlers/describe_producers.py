@@ -1,0 +1,52 @@
+"""DescribeProducers: who has been writing to a partition with an identity."""
+
+from headrace.broker.context import RequestContext
+from headrace.broker.routes import handles
+from headrace.core.errors import ErrorCode
+from headrace.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from headrace.security.authorizer import Operation, ResourceType
+
+
+@handles(DescribeProducersRequest)
+def describe_producers(
+    ctx: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    """List the producers each partition remembers."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_answer(ctx, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
+    answer = PartitionResponse(partition_index=index, active_producers=[])
+    if not ctx.allows(Operation.READ, ResourceType.TOPIC, topic):
+        answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return answer
+    partition = ctx.services.replicas.find(topic, index)
+    if partition is None:
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+    answer.active_producers = [
+        ProducerState(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            last_sequence=producer.last_sequence,
+            last_timestamp=producer.last_timestamp,
+            coordinator_epoch=producer.coordinator_epoch,
+            current_txn_start_offset=-1,
+        )
+        for producer in partition.log.active_producers()
+    ]
+    return answer

@@ -1,0 +1,92 @@
+"""DescribeTopicPartitions: topic metadata in pages."""
+
+from headrace.broker.context import RequestContext
+from headrace.broker.routes import handles
+from headrace.broker.topic_view import topic_operations
+from headrace.controller.image import Topic
+from headrace.controller.names import INTERNAL_TOPICS, name_problem
+from headrace.core.errors import ApiError, ErrorCode
+from headrace.core.ids import NO_TOPIC_ID
+from headrace.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    NextCursor,
+)
+from headrace.security.authorizer import Operation, ResourceType
+
+
+@handles(DescribeTopicPartitionsRequest)
+def describe_topic_partitions(
+    ctx: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Topics in order of name from the cursor on, up to the limit of partitions."""
+    names = {topic.name for topic in request.topics} or set(ctx.services.controller.image.topics)
+    cursor = request.cursor
+    if cursor is not None:
+        if cursor.partition_index < 0:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        names = {name for name in names if name >= cursor.topic_name}
+    left = min(
+        request.response_partition_limit, ctx.services.config.max_request_partition_size_limit
+    )
+    topics = []
+    next_cursor = None
+    for name in sorted(names):
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        if not ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if request.topics:
+                topics.append(_unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
+        topic = ctx.services.controller.image.topics.get(name)
+        if topic is None:
+            known_bad = name_problem(name) is not None
+            code = (
+                ErrorCode.INVALID_TOPIC_EXCEPTION
+                if known_bad
+                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            topics.append(_unknown(name, code))
+            continue
+        if left <= 0:
+            next_cursor = NextCursor(topic_name=name, partition_index=first)
+            break
+        shown = topic.partitions[first : first + left]
+        topics.append(_describe(ctx, topic, first, first + len(shown)))
+        left -= len(shown)
+        if first + len(shown) < len(topic.partitions):
+            next_cursor = NextCursor(topic_name=name, partition_index=first + len(shown))
+            break
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor)
+
+
+def _unknown(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_id=NO_TOPIC_ID, partitions=[]
+    )
+
+
+def _describe(
+    ctx: RequestContext, topic: Topic, first: int, stop: int
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                # Lists and not null: Java's admin client reads them unasked.
+                eligible_leader_replicas=list(partition.elr),
+                last_known_elr=list(partition.last_known_elr),
+                offline_replicas=[],
+            )
+            for index, partition in enumerate(topic.partitions[first:stop], first)
+        ],
+        topic_authorized_operations=topic_operations(ctx, topic.name, asked=True),
+    )

@@ -1,0 +1,261 @@
+"""Fetch: byte ranges of logs, now or when there is enough to tell."""
+
+import asyncio
+from typing import NamedTuple
+from uuid import UUID
+
+from headrace.broker.context import RequestContext
+from headrace.broker.fetch_sessions import PartitionKey, Plan, WantedPartition, key_of
+from headrace.broker.routes import handles
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.core.ids import LeaderEpoch, Offset
+from headrace.protocol.message import Message
+from headrace.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from headrace.replication.partition import Partition
+from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+
+TOPIC_IDS_SINCE = 13
+READ_COMMITTED = 1
+
+
+def _refuse(_: FetchRequest, code: ErrorCode, __: str | None) -> Message:
+    return FetchResponse(error_code=code, session_id=0, responses=[])
+
+
+@handles(FetchRequest, refuse=_refuse)
+def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
+    """Read what is asked for; with too little there, wait for more up to `max_wait_ms`."""
+    if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+        ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    plan = _plan(ctx, request)
+    result = _read(ctx, request, plan)
+    if (
+        result.size >= request.min_bytes
+        or result.failed
+        or request.max_wait_ms <= 0
+        or not plan.partitions
+    ):
+        return _shape(ctx, plan, result)
+    WaitingFetch(ctx, request, plan, result).start()
+    return None
+
+
+class ReadResult(NamedTuple):
+    answers: list[tuple[WantedPartition, PartitionData]]
+    size: int
+    failed: bool
+    partitions: list[Partition]
+
+
+def _plan(ctx: RequestContext, request: FetchRequest) -> Plan:
+    by_id = ctx.api_version >= TOPIC_IDS_SINCE
+    wanted = [
+        WantedPartition(
+            key_of(topic.topic_id, topic.topic, partition.partition, uses_topic_ids=by_id),
+            partition.fetch_offset,
+            partition.partition_max_bytes,
+            partition.current_leader_epoch,
+            partition.last_fetched_epoch,
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    if not request.session_id and request.session_epoch == -1:
+        return Plan(wanted, None, incremental=False)
+    forgotten = [
+        key_of(topic.topic_id, topic.topic, partition, uses_topic_ids=by_id)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+    services = ctx.services
+    return services.fetch_sessions.plan(
+        request.session_id,
+        request.session_epoch,
+        wanted,
+        forgotten,
+        uses_topic_ids=by_id,
+        new_id=1 + int(services.randomness.random() * (2**31 - 2)),
+        now_ms=services.clock.monotonic_ms(),
+    )
+
+
+def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
+    left = min(request.max_bytes, ctx.services.config.fetch_max_bytes)
+    read_committed = request.isolation_level == READ_COMMITTED
+    answers = []
+    partitions = []
+    size = 0
+    failed = False
+    for wanted in plan.partitions:
+        data = PartitionData(
+            partition_index=wanted.key.partition,
+            high_watermark=-1,
+            records=b"",
+            aborted_transactions=[] if read_committed else None,
+        )
+        answers.append((wanted, data))
+        try:
+            partition = _find(ctx, wanted.key)
+            # The first batch found leaves whole, whatever the limits: a client with limits
+            # smaller than a batch must still get on (KIP-74).
+            found = _read_partition(partition, wanted, data, left, read_committed, size == 0)
+            partitions.append(partition)
+        except HeadraceError as error:
+            data.error_code = error.code
+            if read_committed:
+                data.aborted_transactions = []
+            failed = True
+        else:
+            failed = failed or data.diverging_epoch.end_offset >= 0
+            size += found
+            left = max(left - found, 0)
+    return ReadResult(answers, size, failed, partitions)
+
+
+def _find(ctx: RequestContext, key: PartitionKey) -> Partition:
+    name = key.topic
+    if key.topic_id != _NO_ID:
+        topic = ctx.services.controller.image.topics_by_id.get(key.topic_id)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+        name = topic.name
+    if not ctx.allows(Operation.READ, ResourceType.TOPIC, name):
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    partition = ctx.services.replicas.find(name, key.partition)
+    if partition is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return partition
+
+
+_NO_ID = UUID(int=0)
+
+
+def _read_partition(
+    partition: Partition,
+    wanted: WantedPartition,
+    data: PartitionData,
+    left: int,
+    read_committed: bool,
+    at_least_one: bool,
+) -> int:
+    """Fill `data`; how many bytes of records it got."""
+    partition.check_epoch(wanted.current_leader_epoch)
+    log = partition.log
+    if wanted.last_fetched_epoch >= 0:
+        epoch, end = log.end_offset_for_epoch(LeaderEpoch(wanted.last_fetched_epoch))
+        if epoch < wanted.last_fetched_epoch or end < wanted.fetch_offset:
+            data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
+    visible = partition.last_stable_offset if read_committed else partition.high_watermark
+    data.high_watermark = partition.high_watermark
+    data.last_stable_offset = partition.last_stable_offset
+    data.log_start_offset = log.log_start_offset
+    if data.diverging_epoch.end_offset >= 0:
+        return 0
+    data.records = log.read(
+        Offset(wanted.fetch_offset),
+        min(left, wanted.partition_max_bytes),
+        visible,
+        at_least_one=at_least_one,
+    )
+    return len(data.records)
+
+
+def _shape(ctx: RequestContext, plan: Plan, result: ReadResult) -> FetchResponse:
+    """Group the answers by topic; of an incremental session only what is news."""
+    topics: dict[tuple[UUID, str], FetchableTopicResponse] = {}
+    served = []
+    for wanted, data in result.answers:
+        if plan.session is not None:
+            news = wanted.is_news(
+                bool(data.records) or bool(data.error_code) or data.diverging_epoch.end_offset >= 0,
+                data.high_watermark,
+                data.log_start_offset,
+            )
+            if plan.incremental and not news:
+                continue
+            if data.records:
+                served.append(wanted.key)
+        topic_id, name, _ = wanted.key
+        topic = topics.get((topic_id, name))
+        if topic is None:
+            topic = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[])
+            topics[topic_id, name] = topic
+        topic.partitions.append(data)
+    session_id = 0
+    if plan.session is not None:
+        session_id = plan.session.id
+        plan.session.rotate(served)
+    return FetchResponse(session_id=session_id, responses=list(topics.values()))
+
+
+class WaitingFetch:
+    """A fetch that found too little; looks again when its partitions have shown enough more."""
+
+    __slots__ = (
+        "_ctx",
+        "_marks",
+        "_partitions",
+        "_plan",
+        "_request",
+        "_scheduled",
+        "_timer",
+        "_wanted_bytes",
+    )
+
+    def __init__(
+        self, ctx: RequestContext, request: FetchRequest, plan: Plan, result: ReadResult
+    ) -> None:
+        self._ctx = ctx
+        self._request = request
+        self._plan = plan
+        self._partitions = result.partitions
+        self._wanted_bytes = request.min_bytes - result.size
+        self._marks = sum(partition.visible_bytes for partition in result.partitions)
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._finish)
+        for partition in self._partitions:
+            partition.watch(self)
+        self._ctx.connection.waiting[self] = None
+
+    def advanced(self) -> None:
+        if self._scheduled:
+            return
+        partitions = self._partitions
+        if len(partitions) == 1:
+            visible = partitions[0].visible_bytes
+        else:
+            visible = sum(partition.visible_bytes for partition in partitions)
+        if visible - self._marks >= self._wanted_bytes or any(p.retired for p in partitions):
+            self._scheduled = True
+            # After the produce that woke us has been answered.
+            asyncio.get_running_loop().call_soon(self._finish)
+
+    def cancel(self) -> None:
+        """The client is gone."""
+        self._leave()
+
+    def _finish(self) -> None:
+        if self._timer is None:
+            return  # the timer and the wake-up met, or the client is gone
+        self._leave()
+        result = _read(self._ctx, self._request, self._plan)
+        self._ctx.reply(_shape(self._ctx, self._plan, result))
+
+    def _leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for partition in self._partitions:
+            partition.unwatch(self)
+        self._partitions = []
+        self._ctx.connection.waiting.pop(self, None)

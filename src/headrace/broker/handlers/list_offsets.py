@@ -1,0 +1,97 @@
+"""ListOffsets: where a log starts, ends, or passes a point in time."""
+
+from collections import Counter
+
+from headrace.broker.context import RequestContext
+from headrace.broker.routes import handles
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from headrace.replication.partition import Partition
+from headrace.security.authorizer import Operation, ResourceType
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+READ_COMMITTED = 1
+
+_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+
+@handles(ListOffsetsRequest)
+def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Answer for each partition; a bad one is a value in the answer."""
+    named = Counter(
+        (topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    )
+    topics = []
+    for topic in request.topics:
+        allowed = ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        answers = []
+        for wanted in topic.partitions:
+            answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+            answers.append(answer)
+            try:
+                if not allowed:
+                    raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                if named[topic.name, wanted.partition_index] > 1:
+                    raise ApiError(ErrorCode.INVALID_REQUEST)
+                _answer(ctx, request, topic.name, wanted, answer)
+            except HeadraceError as error:
+                answer.error_code = error.code
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _answer(
+    ctx: RequestContext,
+    request: ListOffsetsRequest,
+    topic: str,
+    wanted: ListOffsetsPartition,
+    answer: ListOffsetsPartitionResponse,
+) -> None:
+    timestamp = wanted.timestamp
+    if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _SINCE.get(timestamp, 0):
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+    partition = ctx.services.replicas.find(topic, wanted.partition_index)
+    if partition is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    partition.check_epoch(wanted.current_leader_epoch)
+    log = partition.log
+    end = (
+        partition.last_stable_offset
+        if request.isolation_level == READ_COMMITTED
+        else partition.high_watermark
+    )
+    if timestamp == LATEST:
+        answer.offset = end
+        answer.leader_epoch = partition.leader_epoch
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        answer.offset = log.log_start_offset
+        answer.leader_epoch = log.epoch_for_offset(log.log_start_offset)
+    elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
+        _by_time(partition, timestamp, end, answer)
+    # Nothing is tiered: the two tiered questions have the answer "none", as set.
+
+
+def _by_time(
+    partition: Partition, timestamp: int, end: int, answer: ListOffsetsPartitionResponse
+) -> None:
+    log = partition.log
+    found = (
+        log.max_timestamp(end)
+        if timestamp == MAX_TIMESTAMP
+        else log.find_by_timestamp(timestamp, end)
+    )
+    if found is not None:
+        answer.offset, answer.timestamp, answer.leader_epoch = found

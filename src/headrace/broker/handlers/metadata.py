@@ -1,0 +1,130 @@
+"""Metadata: brokers, topics and leaders; may create a topic on first mention."""
+
+from headrace.broker.context import RequestContext
+from headrace.broker.routes import handles
+from headrace.broker.topic_view import (
+    cluster_operations,
+    reachable_brokers,
+    topic_operations,
+)
+from headrace.controller.image import Topic
+from headrace.controller.names import INTERNAL_TOPICS, name_problem
+from headrace.core.errors import ErrorCode
+from headrace.core.ids import NO_TOPIC_ID
+from headrace.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+
+
+@handles(MetadataRequest)
+def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """Answer for the topics asked for, or for all of them."""
+    image = ctx.services.controller.image
+    brokers = reachable_brokers(ctx)
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+            )
+            for broker, endpoint in brokers
+            if not broker.fenced
+        ],
+        cluster_id=image.cluster_id,
+        controller_id=ctx.services.node_id,
+        topics=_topics(ctx, request),
+        cluster_authorized_operations=cluster_operations(
+            ctx, request.include_cluster_authorized_operations
+        ),
+    )
+
+
+def _topics(ctx: RequestContext, request: MetadataRequest) -> list[MetadataResponseTopic]:
+    asked = request.topics
+    if asked is None or (ctx.api_version == 0 and not asked):
+        image = ctx.services.controller.image
+        return [
+            _describe(ctx, request, topic)
+            for topic in image.topics.values()
+            if ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        ]
+    creatable: list[str] = []
+    answers = [_one(ctx, request, topic, creatable) for topic in asked]
+    if creatable:
+        ctx.services.auto_creation.create(creatable)
+    return answers
+
+
+def _one(
+    ctx: RequestContext,
+    request: MetadataRequest,
+    asked: MetadataRequestTopic,
+    creatable: list[str],
+) -> MetadataResponseTopic:
+    image = ctx.services.controller.image
+    if asked.topic_id != NO_TOPIC_ID:
+        by_id = image.topics_by_id.get(asked.topic_id)
+        if by_id is None or not ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, by_id.name):
+            return _refused(None, ErrorCode.UNKNOWN_TOPIC_ID, asked)
+        return _describe(ctx, request, by_id)
+    name = asked.name or ""
+    if not ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked)
+    topic = image.topics.get(name)
+    if topic is not None:
+        return _describe(ctx, request, topic)
+    if name_problem(name) is not None:
+        return _refused(name, ErrorCode.INVALID_TOPIC_EXCEPTION, asked)
+    wanted = ctx.api_version < 4 or request.allow_auto_topic_creation
+    if wanted and ctx.services.config.auto_create_topics_enable:
+        if not _may_create(ctx, name):
+            return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked)
+        creatable.append(name)
+    return _refused(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked)
+
+
+def _may_create(ctx: RequestContext, name: str) -> bool:
+    return ctx.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or ctx.allows(
+        Operation.CREATE, ResourceType.TOPIC, name
+    )
+
+
+def _refused(
+    name: str | None, code: ErrorCode, asked: MetadataRequestTopic
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=asked.topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[],
+    )
+
+
+def _describe(ctx: RequestContext, request: MetadataRequest, topic: Topic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=ErrorCode.NONE,
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=[],
+            )
+            for index, partition in enumerate(topic.partitions)
+        ],
+        topic_authorized_operations=topic_operations(
+            ctx, topic.name, request.include_topic_authorized_operations
+        ),
+    )

@@ -1,0 +1,47 @@
+"""OffsetForLeaderEpoch: where an epoch ended, so that a client can find where it diverged."""
+
+from headrace.broker.context import RequestContext
+from headrace.broker.routes import handles
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.core.ids import LeaderEpoch
+from headrace.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from headrace.security.authorizer import Operation, ResourceType
+
+
+@handles(OffsetForLeaderEpochRequest)
+def offset_for_leader_epoch(
+    ctx: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Answer with the largest epoch not above the one asked for, and its end offset."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_answer(ctx, topic.topic, wanted) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(ctx: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=wanted.partition)
+    try:
+        if not ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        partition = ctx.services.replicas.find(topic, wanted.partition)
+        if partition is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition.check_epoch(wanted.current_leader_epoch)
+        answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(
+            LeaderEpoch(wanted.leader_epoch)
+        )
+    except HeadraceError as error:
+        answer.error_code = error.code
+    return answer

@@ -1,0 +1,99 @@
+"""Which APIs this broker serves, in which versions, and where their handlers live.
+
+This table is what ApiVersions advertises. A handler's module, and the messages it needs, are
+imported when the first such request arrives: a broker that only carries data never loads the
+admin half of the protocol.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Any, NamedTuple, TypeVar
+
+from headrace.broker.context import RequestContext
+from headrace.core.errors import ErrorCode
+from headrace.protocol.api_keys import APIS, ApiKey
+from headrace.protocol.message import Message
+
+HandlerCall = Callable[[RequestContext, Any], Message | None | Awaitable[Message]]
+Refusal = Callable[[Any, ErrorCode, str | None], Message]
+H = TypeVar("H", bound=Callable[..., object])
+
+
+class Handler(NamedTuple):
+    """A loaded handler; `refuse` shapes the answer to a request that is denied as a whole."""
+
+    call: HandlerCall
+    request_class: type[Message]
+    is_async: bool
+    refuse: Refusal | None
+
+
+def handles(request_class: type[Message], *, refuse: Refusal | None = None) -> Callable[[H], H]:
+    """Mark the one function of a handler module that serves `request_class`."""
+
+    def mark(call: H) -> H:
+        call.handler = Handler(  # type: ignore[attr-defined]  # read back by `load`
+            call,  # type: ignore[arg-type]  # the decorated signature is checked at its definition
+            request_class,
+            inspect.iscoroutinefunction(call),
+            refuse,
+        )
+        return call
+
+    return mark
+
+
+class Route(NamedTuple):
+    """An advertised API: the versions we name and the lowest one we really decode."""
+
+    api_key: ApiKey
+    module: str
+    lowest_version: int
+    highest_version: int
+    lowest_served: int
+
+    def load(self) -> Handler:
+        module = import_module(f"headrace.broker.handlers.{self.module}")
+        handler = getattr(module, self.module).handler
+        assert isinstance(handler, Handler)
+        return handler
+
+
+_SERVED = (
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.METADATA,
+    ApiKey.API_VERSIONS,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.LIST_CONFIG_RESOURCES,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+)
+
+
+def _route(api_key: ApiKey) -> Route:
+    # Clients that ask "is Produce v0 there?" before they compress get their yes
+    # (KAFKA-18659); nobody sends it.
+    known = APIS[api_key]
+    return Route(
+        api_key,
+        api_key.name.lower(),
+        0 if api_key is ApiKey.PRODUCE else known.lowest_version,
+        known.highest_version,
+        known.lowest_version,
+    )
+
+
+ROUTES: dict[int, Route] = {int(api_key): _route(api_key) for api_key in _SERVED}

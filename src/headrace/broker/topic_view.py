@@ -1,0 +1,44 @@
+"""Topics and brokers of an image as one client may see them: shared by the metadata answers."""
+
+from headrace.broker.context import RequestContext
+from headrace.controller.image import BrokerRegistration, Endpoint
+from headrace.security.authorizer import (
+    CLUSTER_NAME,
+    OPERATIONS_ON,
+    Operation,
+    ResourceType,
+)
+
+NOT_ASKED = -(2**31)
+"""What the wire says where authorized operations were not asked for."""
+
+
+def reachable_brokers(ctx: RequestContext) -> list[tuple[BrokerRegistration, Endpoint]]:
+    """Brokers with the address they have on the listener that the client came through."""
+    found = []
+    for broker in ctx.services.controller.image.brokers.values():
+        endpoint = broker.endpoint(ctx.connection.listener.name)
+        if endpoint is not None:
+            found.append((broker, endpoint))
+    return found
+
+
+def authorized_operations(ctx: RequestContext, resource_type: ResourceType, name: str) -> int:
+    """The operations the client may do to this resource, as the wire's bit field."""
+    bits = 0
+    for operation in OPERATIONS_ON[resource_type]:
+        if ctx.allows(operation, resource_type, name):
+            bits |= 1 << operation
+    return bits
+
+
+def topic_operations(ctx: RequestContext, name: str, asked: bool) -> int:
+    return authorized_operations(ctx, ResourceType.TOPIC, name) if asked else NOT_ASKED
+
+
+def cluster_operations(ctx: RequestContext, asked: bool) -> int:
+    if not asked:
+        return NOT_ASKED
+    if not ctx.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return authorized_operations(ctx, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -1,0 +1,72 @@
+"""One flush for everything appended meanwhile.
+
+Appends mark their partition; a round flushes every marked partition in a worker while further
+appends go on and collect for the next round. So the cost of a flush is shared by all who wait
+for it, and nobody waits for more than the round under way and the next.
+"""
+
+import asyncio
+import logging
+
+from headrace.core.errors import ErrorCode, StorageError
+from headrace.core.ids import Offset
+from headrace.core.seams import Executor
+from headrace.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+FlushResult = tuple[Partition, int, Offset | StorageError]
+
+
+class GroupCommit:
+    """Owns the flush rounds of one node."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._dirty: dict[Partition, None] = {}
+        self._rounds: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def mark(self, partition: Partition) -> None:
+        """Flush this partition in the next round."""
+        self._dirty[partition] = None
+        if self._rounds is None and not self._closed:
+            self._rounds = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._dirty:
+                marked = [(partition, partition.appended_bytes) for partition in self._dirty]
+                self._dirty.clear()
+                for result in await self._executor.run(lambda m=marked: _flush_all(m)):  # type: ignore[misc]  # mypy cannot infer a lambda with defaults
+                    _tell(result)
+        finally:
+            self._rounds = None
+
+    async def close(self) -> None:
+        """Finish the rounds that were asked for, take no more."""
+        self._closed = True
+        if self._rounds is not None:
+            await self._rounds
+
+
+def _flush_all(marked: list[tuple[Partition, int]]) -> list[FlushResult]:
+    """Runs in a worker thread; touches nothing of a partition but its log's flush."""
+    results: list[FlushResult] = []
+    for partition, appended_bytes in marked:
+        try:
+            results.append((partition, appended_bytes, partition.log.flush()))
+        except StorageError as error:
+            results.append((partition, appended_bytes, error))
+    return results
+
+
+def _tell(result: FlushResult) -> None:
+    partition, appended_bytes, outcome = result
+    if isinstance(outcome, StorageError):
+        logger.error(
+            "flush failed, partition refuses writes: partition=%s error=%s", partition.id, outcome
+        )
+        partition.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
+    else:
+        partition.flushed(outcome, appended_bytes)

@@ -1,0 +1,183 @@
+"""One replica of one partition: the log below, and how far of it may be seen.
+
+    produce --append--> log end ......... written
+                        high watermark .. on every in-sync replica; readers stop here
+                        last stable ..... below it every transaction has ended
+
+With one replica the high watermark follows what this node has flushed, or, under Kafka's own
+durability rule, what it has written. Whoever waits for the watermark (a produce with
+acks=all, a fetch that found nothing) is called back when it moves; nothing polls.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from headrace.core.errors import ApiError, ErrorCode
+from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicId, TopicPartition
+from headrace.log.partition_log import AppendInfo, PartitionLog
+from headrace.protocol.records.header import BatchHeader
+from headrace.replication.settings import TopicSettings
+
+# Told NONE when the offset is committed, or why it never will be.
+CommitCallback = Callable[[ErrorCode], None]
+
+
+class Watcher(Protocol):
+    """Told each time a partition shows more; must only take note, not read or append."""
+
+    def advanced(self) -> None: ...
+
+
+class Partition:
+    """The leader's view of a partition on this node.
+
+    Invariant: log start <= high watermark <= log end, and the high watermark never moves back.
+    """
+
+    __slots__ = (
+        "_commit_waiters",
+        "_on_dirty",
+        "_watchers",
+        "appended_bytes",
+        "high_watermark",
+        "id",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "log",
+        "partition_epoch",
+        "replicas",
+        "retired",
+        "settings",
+        "topic_id",
+        "visible_bytes",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        topic_id: TopicId,
+        log: PartitionLog,
+        settings: TopicSettings,
+        *,
+        on_dirty: Callable[["Partition"], None] | None,
+    ) -> None:
+        """`on_dirty` is told after each append that wants a flush; without it (Kafka's own
+        durability rule) what is written counts as committed."""
+        self.id = partition
+        self.topic_id = topic_id
+        self.log = log
+        self.settings = settings
+        # Set when the partition leaves this node; whoever still holds it must let go.
+        self.retired = False
+        self.leader = NodeId(-1)
+        self.leader_epoch = LeaderEpoch(-1)
+        self.partition_epoch = 0
+        self.replicas: tuple[NodeId, ...] = ()
+        self.isr: tuple[NodeId, ...] = ()
+        # What recovery found is on disk: it survived, so it is committed on a single replica.
+        self.high_watermark = log.log_end_offset
+        # Both only grow; waiting fetches measure what became visible since they looked.
+        self.appended_bytes = 0
+        self.visible_bytes = 0
+        self._on_dirty = on_dirty
+        self._commit_waiters: deque[tuple[Offset, CommitCallback]] | None = None
+        self._watchers: list[Watcher] | None = None
+
+    def lead(
+        self,
+        leader: NodeId,
+        leader_epoch: LeaderEpoch,
+        partition_epoch: int,
+        replicas: Sequence[NodeId],
+        isr: Sequence[NodeId],
+    ) -> None:
+        """Take over what the metadata image says about this partition."""
+        self.leader = leader
+        if leader_epoch > self.leader_epoch:
+            self.leader_epoch = leader_epoch
+            self.log.start_epoch(leader_epoch)
+        self.partition_epoch = partition_epoch
+        self.replicas = tuple(replicas)
+        self.isr = tuple(isr)
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Equal to the high watermark until transactions exist."""
+        return self.high_watermark
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Refuse a client whose idea of the leader epoch differs from ours (KIP-320)."""
+        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def append(
+        self, batches: Sequence[tuple[int, BatchHeader]], buffer: memoryview, acks: int
+    ) -> AppendInfo:
+        if acks == -1 and len(self.isr) < self.settings.min_insync_replicas:
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        info = self.log.append(batches, buffer, self.leader_epoch)
+        if info.duplicate:
+            return info
+        self.appended_bytes += len(buffer)
+        if self._on_dirty is None:
+            self._advance(self.log.log_end_offset, self.appended_bytes)
+        else:
+            self._on_dirty(self)
+        return info
+
+    def flushed(self, offset: Offset, appended_bytes: int) -> None:
+        """Everything below `offset` is on this node's disk; at least `appended_bytes` of it."""
+        if offset > self.high_watermark:
+            everything = offset >= self.log.log_end_offset
+            self._advance(offset, self.appended_bytes if everything else appended_bytes)
+
+    def retire(self) -> None:
+        """The topic is gone."""
+        self.retired = True
+        self.give_up(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def give_up(self, reason: ErrorCode) -> None:
+        """What was appended will never be committed (the disk failed, or the topic is gone)."""
+        waiters, self._commit_waiters = self._commit_waiters, None
+        for _, call in waiters or ():
+            call(reason)
+        self.wake()
+
+    def when_committed(self, offset: Offset, call: CommitCallback) -> None:
+        """Call once the high watermark has reached `offset`; offsets come in append order."""
+        if self._commit_waiters is None:
+            self._commit_waiters = deque()
+        self._commit_waiters.append((offset, call))
+
+    def watch(self, watcher: Watcher) -> None:
+        if self._watchers is None:
+            self._watchers = []
+        self._watchers.append(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        if self._watchers is not None:
+            self._watchers.remove(watcher)
+            if not self._watchers:
+                self._watchers = None
+
+    def _advance(self, offset: Offset, visible_bytes: int) -> None:
+        self.high_watermark = offset
+        self.visible_bytes = visible_bytes
+        waiters = self._commit_waiters
+        if waiters is not None:
+            while waiters and waiters[0][0] <= offset:
+                waiters.popleft()[1](ErrorCode.NONE)
+            if not waiters:
+                self._commit_waiters = None
+        self.wake()
+
+    def wake(self) -> None:
+        """Tell everybody who waits here to look again."""
+        if self._watchers is not None:
+            for watcher in tuple(self._watchers):
+                watcher.advanced()

@@ -1,0 +1,76 @@
+"""What may be done to what; the numbers are Kafka's own, as they travel in ACL requests."""
+
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+from headrace.security.principal import Principal
+
+
+class Operation(IntEnum):
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class ResourceType(IntEnum):
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+
+CLUSTER_NAME = "kafka-cluster"
+
+OPERATIONS_ON: dict[ResourceType, frozenset[Operation]] = {
+    ResourceType.TOPIC: frozenset(
+        {
+            Operation.READ,
+            Operation.WRITE,
+            Operation.CREATE,
+            Operation.DELETE,
+            Operation.ALTER,
+            Operation.DESCRIBE,
+            Operation.DESCRIBE_CONFIGS,
+            Operation.ALTER_CONFIGS,
+        }
+    ),
+    ResourceType.CLUSTER: frozenset(
+        {
+            Operation.CREATE,
+            Operation.ALTER,
+            Operation.DESCRIBE,
+            Operation.CLUSTER_ACTION,
+            Operation.DESCRIBE_CONFIGS,
+            Operation.ALTER_CONFIGS,
+            Operation.IDEMPOTENT_WRITE,
+        }
+    ),
+}
+
+
+class Action(NamedTuple):
+    """One question: may `principal`, calling from `host`, do `operation` to this resource?"""
+
+    principal: Principal
+    host: str
+    operation: Operation
+    resource_type: ResourceType
+    resource_name: str
+
+
+class Authorizer(Protocol):
+    def allows(self, action: Action) -> bool: ...
+
+
+class AllowAll:
+    """The authorizer of a broker without ACLs."""
+
+    def allows(self, action: Action) -> bool:  # noqa: ARG002 - the answer is the same for all
+        return True

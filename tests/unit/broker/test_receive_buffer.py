@@ -1,0 +1,68 @@
+"""Frames come out as they went in, however the bytes were cut on the way."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.broker.receive_buffer import GROW_STEP, SMALL, ReceiveBuffer
+from headrace.core.errors import MalformedMessage
+
+
+def frame(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4, "big") + payload
+
+
+def feed(buffer: ReceiveBuffer, data: bytes, cut: int | None = None) -> list[bytes]:
+    """Push bytes through as a socket would: as much as there is room for, at most `cut`."""
+    out = []
+    view = memoryview(data)
+    while view:
+        room = buffer.room()
+        count = min(len(room), len(view), cut or len(view))
+        room[:count] = view[:count]
+        buffer.received(count)
+        view = view[count:]
+        out.extend(bytes(each) for each in buffer.frames())
+    return out
+
+
+@given(st.lists(st.integers(0, 3 * SMALL), max_size=8), st.integers(1, 2 * SMALL))
+def test_frames_survive_any_chunking(sizes: list[int], cut: int) -> None:
+    payloads = [bytes([index % 251]) * size for index, size in enumerate(sizes)]
+    buffer = ReceiveBuffer(16 * SMALL)
+    assert feed(buffer, b"".join(map(frame, payloads)), cut) == payloads
+
+
+def test_a_frame_above_the_limit_is_refused() -> None:
+    buffer = ReceiveBuffer(100)
+    with pytest.raises(MalformedMessage, match=r"socket\.request\.max\.bytes"):
+        feed(buffer, frame(bytes(101)))
+
+
+def test_a_negative_length_is_refused() -> None:
+    with pytest.raises(MalformedMessage):
+        feed(ReceiveBuffer(100), b"\xff\xff\xff\xff")
+
+
+def test_a_length_alone_claims_little_memory() -> None:
+    buffer = ReceiveBuffer(1 << 30)
+    feed(buffer, (1 << 29).to_bytes(4, "big"))
+    assert len(buffer.room()) <= GROW_STEP
+
+
+def test_memory_of_a_large_frame_is_given_back_when_idle() -> None:
+    buffer = ReceiveBuffer(1 << 30)
+    payload = bytes(4 * SMALL)
+    assert feed(buffer, frame(payload)) == [payload]
+    buffer.release_if_idle()
+    assert len(buffer.room()) == SMALL
+    assert feed(buffer, frame(payload)) == [payload]
+
+
+def test_memory_is_kept_while_a_frame_is_incomplete() -> None:
+    buffer = ReceiveBuffer(1 << 30)
+    payload = bytes(4 * SMALL)
+    whole = frame(payload)
+    assert feed(buffer, whole[:-1]) == []
+    buffer.release_if_idle()
+    assert feed(buffer, whole[-1:]) == [payload]
