@@ -13,7 +13,8 @@ from typing import Any
 
 from headrace.core.errors import MalformedMessage
 from headrace.core.files import Buffer
-from headrace.protocol.fields import FIXED_FORMATS, Field, default_expression
+from headrace.protocol.constructor import default_expression
+from headrace.protocol.fields import FIXED_FORMATS, Field
 from headrace.protocol.wire import decode_varint, finish_varint, skip_tagged_fields, uuid_from
 
 Decoder = Callable[[Buffer, int], tuple[Any, int]]

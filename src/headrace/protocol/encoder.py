@@ -7,11 +7,13 @@ pieces before it and stands in `parts` by itself, uncopied.
 
 from collections.abc import Callable
 from struct import Struct as Format
+from struct import pack
 from typing import Any
 
 from headrace.core.errors import UnencodableMessage
 from headrace.core.files import Buffer
-from headrace.protocol.fields import FIXED_FORMATS, Field, default_expression
+from headrace.protocol.constructor import default_expression
+from headrace.protocol.fields import FIXED_FORMATS, Field
 from headrace.protocol.wire import SHORT_VARINTS, encode_varint
 
 Encoder = Callable[[Any, list[Buffer], list[Buffer] | None], None]
@@ -104,17 +106,21 @@ class _EncoderWriter:
             self.run.append(("B", "0"))
             return
         self.flush()
+        tests = [self.differs(field, f"{source}.{name}") for _, name, field in tagged]
+        self.line(f"if not ({' or '.join(tests)}):")
+        self.line(f"    {self.out}(b'\\0')")
+        self.line("else:")
+        self.depth += 1
         outer = self.out
         held = self.fresh("tags")
         self.line(f"{held} = []")
-        for tag, name, field in tagged:
-            value = f"{source}.{name}"
-            self.line(f"if {self.differs(field, value)}:")
+        for test, (tag, name, field) in zip(tests, tagged, strict=True):
+            self.line(f"if {test}:")
             self.depth += 1
             body = self.fresh("body")
             self.line(f"{body} = []")
             self.out = f"{body}.append"
-            self.value(field, value, name)
+            self.value(field, f"{source}.{name}", name)
             self.flush()
             self.line(f"{held}.append((encode_varint({tag}), join({body})))")
             self.depth -= 1
@@ -125,6 +131,7 @@ class _EncoderWriter:
         self.line(f"    {outer}({one}[0])")
         self.line(f"    {outer}(encode_varint(len({one}[1])))")
         self.line(f"    {outer}({one}[1])")
+        self.depth -= 1
 
     def differs(self, field: Field, value: str) -> str:
         """Source of the test whether a tagged field has to be written."""
@@ -133,7 +140,10 @@ class _EncoderWriter:
             return f"{value} is None or len({value})"
         if field.default is None:
             return f"{value} is not None"
-        return f"{value} != {default_expression(field, self.scope)}"
+        default = default_expression(field, self.scope)
+        if field.kind == "struct":
+            return f"{value} is not {default} and {value} != {default}"
+        return f"{value} != {default}"
 
     def value(self, field: Field, value: str, name: str) -> None:
         """Write one field."""
@@ -227,4 +237,5 @@ class _EncoderWriter:
 
 
 def _pack_items(letter: str, values: list[Any]) -> bytes:
-    return Format(f">{len(values)}{letter}").pack(*values)
+    # The module's own function keeps the formats it has seen.
+    return pack(f">{len(values)}{letter}", *values)

@@ -149,18 +149,3 @@ def struct(item: Any, **options: Any) -> Any:
 
 def _item(item: Any) -> Field:
     return item if isinstance(item, Field) else Field("struct", item=item)
-
-
-def default_expression(field: Field, scope: dict[str, Any]) -> str:
-    """Source text for the value of a field that the bytes do not carry."""
-    default = field.default
-    if isinstance(default, tuple):
-        return "[]"
-    if field.kind == "struct" and default is not None:
-        scope[field.item.__name__] = field.item
-        return f"{field.item.__name__}()"
-    if default is None or isinstance(default, bool | int | str | bytes):
-        return repr(default)
-    name = f"default{len(scope)}"
-    scope[name] = default
-    return name

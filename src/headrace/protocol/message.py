@@ -40,8 +40,8 @@ class StructType(type):
         for key in declared:
             del namespace[key]
         namespace["__slots__"] = tuple(declared)
-        namespace["__match_args__"] = tuple(declared)
-        namespace["fields_declared"] = declared
+        if declared:
+            namespace["fields_declared"] = declared
         return super().__new__(mcs, name, bases, namespace)
 
 
@@ -67,7 +67,7 @@ class StructType(type):
 class Struct(metaclass=StructType):
     """A group of fields inside a message; equal when all fields are."""
 
-    fields_declared: ClassVar[dict[str, Field]]
+    fields_declared: ClassVar[dict[str, Field]] = {}
     __hash__: ClassVar[None]  # type: ignore[assignment]  # mutable, so not hashable
 
     def __init__(self, **values: Any) -> None:
@@ -79,7 +79,7 @@ class Struct(metaclass=StructType):
         cls.__init__(self, **values)
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
+        if not isinstance(other, Struct) or other.fields_declared is not self.fields_declared:
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.fields_declared)
 
