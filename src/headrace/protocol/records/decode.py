@@ -65,7 +65,11 @@ def iterate_records(
     """
     if header is None:
         header = parse_header(buffer, position)
-    payload = record_payload(buffer, header, position, max_bytes)
+    return decode_payload(record_payload(buffer, header, position, max_bytes), header)
+
+
+def decode_payload(payload: bytes, header: BatchHeader) -> Iterator[Record]:
+    """The records of an already decompressed payload; see `iterate_records`."""
     try:
         yield from _records(payload, header)
     except IndexError:

@@ -12,7 +12,7 @@ from typing import Final
 from headrace.core.errors import ApiError, CorruptBatch, ErrorCode, InvalidRecord
 from headrace.protocol.compression import DECOMPRESSED_BYTES_MAX
 from headrace.protocol.records.checksum import crc32c
-from headrace.protocol.records.decode import iterate_records
+from headrace.protocol.records.decode import decode_payload, record_payload
 from headrace.protocol.records.header import (
     APPEND_TIME_BIT,
     CODEC_MASK,
@@ -213,7 +213,12 @@ def validate_records(
     check_range = not rules.append_time
     errors: list[tuple[int, str]] = []
     bad_timestamp = False
-    records = iterate_records(buffer, position, header, rules.decompressed_bytes_max)
+    try:
+        payload = record_payload(buffer, header, position, rules.decompressed_bytes_max)
+    except CorruptBatch as error:
+        # In Kafka a broken stream surfaces as an exception that has no code of its own.
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
+    records = decode_payload(payload, header)
     for index, (offset, timestamp, key, _, _) in enumerate(records):
         if offset != header.base_offset + index:
             raise InvalidRecord(
