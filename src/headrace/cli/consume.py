@@ -1,0 +1,145 @@
+"""`headrace consume TOPIC`: print records from an offset or a time on."""
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Topic, connect
+from headrace.cli.output import print_line, readable
+
+if TYPE_CHECKING:
+    from headrace.client import Client, OffsetSpec, ReceivedRecord
+    from headrace.core.ids import TopicPartition
+
+POLL_MS = 500
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(consume)
+
+
+def consume(
+    topic: Topic,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", help="Only this one; may be repeated."),
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="WHERE",
+            help="beginning, end, an offset (7), an offset from the end (-7), or a time "
+            "(2026-01-31T12:00, or @MILLISECONDS).",
+        ),
+    ] = "beginning",
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", help="Stop after this many records.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow/--no-follow", "-F/-e", help="Wait for more at the end.")
+    ] = False,
+    line_format: Annotated[
+        str,
+        typer.Option("--format", "-f", metavar="value|key|json", help="What to print per record."),
+    ] = "value",
+    committed: Annotated[
+        bool, typer.Option("--committed", help="Only records of committed transactions.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Print the records of a topic; `-f json` shows key, headers, partition, offset and time."""
+    from headrace.client import ReaderSettings
+
+    if line_format not in ("value", "key", "json"):
+        raise typer.BadParameter(f"{line_format!r} is not value, key or json", param_hint="-f")
+    settings = ReaderSettings(isolation="read_committed" if committed else "read_uncommitted")
+    with connect(bootstrap) as client:
+        starts = _starts(client, topic, partition, start)
+        ends = None if follow else _ends(client, list(starts))
+        with client.reader(starts, settings) as reader:
+            records = _records(reader, starts, ends)
+            for number, record in enumerate(records, start=1):
+                _show(record, line_format)
+                if count is not None and number >= count:
+                    break
+    sys.stdout.flush()
+
+
+def _starts(
+    client: "Client", topic: str, wanted: list[int] | None, start: str
+) -> "dict[TopicPartition, OffsetSpec | int]":
+    from headrace.client import EARLIEST, LATEST, at_time
+    from headrace.core.ids import TopicPartition
+
+    (described,) = client.admin.describe_topics([topic])
+    known = [each.partition for each in described.partitions]
+    strangers = sorted(set(wanted or ()) - set(known))
+    if strangers:
+        raise typer.BadParameter(f"{topic} has partitions 0 to {max(known)}, not {strangers[0]}")
+    chosen = [TopicPartition(topic, number) for number in wanted or known]
+    if start in ("beginning", "end"):
+        return dict.fromkeys(chosen, EARLIEST if start == "beginning" else LATEST)
+    if start.startswith("@") and start[1:].isdecimal():
+        return dict.fromkeys(chosen, at_time(int(start[1:])))
+    if start.lstrip("-").isdecimal():
+        offset = int(start)
+        if offset >= 0:
+            return dict.fromkeys(chosen, offset)
+        first = client.admin.list_offsets(dict.fromkeys(chosen, EARLIEST))
+        last = client.admin.list_offsets(dict.fromkeys(chosen, LATEST))
+        return {each: max(first[each].offset, last[each].offset + offset) for each in chosen}
+    return dict.fromkeys(chosen, at_time(_milliseconds(start)))
+
+
+def _milliseconds(text: str) -> int:
+    """A local time without zone, or any ISO 8601 time with one."""
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is no offset and no time such as 2026-01-31T12:00", param_hint="--from"
+        ) from None
+
+
+def _ends(client: "Client", partitions: "list[TopicPartition]") -> "dict[TopicPartition, int]":
+    from headrace.client import LATEST
+
+    listed = client.admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    return {each: answer.offset for each, answer in listed.items()}
+
+
+def _records(
+    reader: Any, starts: Any, ends: "dict[TopicPartition, int] | None"
+) -> "Iterator[ReceivedRecord]":
+    """Records until every partition has reached its end (or for ever, when following)."""
+    from headrace.client import ReceivedRecord
+
+    while ends is None or any(reader.position(each) < ends[each] for each in starts):
+        for where, records in reader.poll(timeout_ms=POLL_MS).items():
+            for record in records:
+                if ends is None or record.offset < ends[where]:
+                    yield ReceivedRecord(where.topic, where.partition, *record)
+
+
+def _show(record: "ReceivedRecord", line_format: str) -> None:
+    if line_format == "json":
+        when = datetime.fromtimestamp(record.timestamp / 1000, UTC)
+        print_line(
+            {
+                "topic": record.topic,
+                "partition": record.partition,
+                "offset": record.offset,
+                "timestamp": record.timestamp,
+                "time": when.isoformat(timespec="milliseconds"),
+                "key": readable(record.key),
+                "value": readable(record.value),
+                "headers": {name: readable(value) for name, value in record.headers},
+            }
+        )
+        return
+    value = readable(record.value) or ""
+    print(value if line_format == "value" else f"{readable(record.key) or ''}\t{value}")

@@ -1,0 +1,64 @@
+"""The root of the command line: finds the command, runs it, turns errors into exit codes."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import typer
+
+from headrace.core.errors import HeadraceError
+
+COMMANDS = {
+    "serve": "headrace.cli.serve",
+    "topic": "headrace.cli.topic",
+    "produce": "headrace.cli.produce",
+    "consume": "headrace.cli.consume",
+    "log": "headrace.cli.log",
+    "bench": "headrace.cli.bench",
+    "version": "headrace.cli.version",
+}
+
+FAILED, UNREACHABLE, INTERRUPTED = 1, 3, 130
+
+
+def build(only: str | None = None) -> typer.Typer:
+    """The application, with all commands or with the one that is going to run."""
+    app = typer.Typer(
+        name="headrace",
+        help="An event-streaming broker that speaks the Kafka wire protocol.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    # A callback keeps the command's name part of the command line when there is only one.
+    app.callback()(lambda: None)
+    for name, module in COMMANDS.items():
+        if only is None or name == only:
+            import_module(module).register(app)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    named = arguments[0] if arguments and arguments[0] in COMMANDS else None
+    try:
+        build(named)(args=arguments, prog_name="headrace")
+    except HeadraceError as error:
+        sys.exit(report(error))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def report(error: HeadraceError) -> int:
+    """Say on stderr what failed and what to do; the exit code."""
+    print(f"headrace: {error}", file=sys.stderr)
+    if error.hint:
+        print(f"  hint: {error.hint}", file=sys.stderr)
+    return UNREACHABLE if _is_unreachable(error) else FAILED
+
+
+def _is_unreachable(error: HeadraceError) -> bool:
+    # By name, so that `serve` need not load the client to report its own errors.
+    return type(error).__name__ in ("BrokerUnreachable", "BadFrame", "RequestTimedOut")

@@ -1,0 +1,64 @@
+"""Options that several commands share, and the client they lead to."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.core.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from headrace.client import Client
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        metavar="HOST:PORT",
+        envvar="HEADRACE_BOOTSTRAP",
+        help="A broker of the cluster.",
+        show_default=True,
+    ),
+]
+Output = Annotated[
+    str,
+    typer.Option("--output", "-o", metavar="table|json", help="For people, or for programs."),
+]
+Configs = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config; may be repeated."),
+]
+Topic = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
+
+
+def connect(bootstrap: str) -> "Client":
+    """A client for a short-lived command: it gives up early rather than wait for a dead broker."""
+    from headrace.client import Client, ClientSettings
+
+    return Client(
+        ClientSettings(
+            bootstrap, client_id="headrace-cli", connect_timeout_ms=3_000, call_timeout_ms=10_000
+        )
+    )
+
+
+def wants_json(output: str) -> bool:
+    """Whether the answer is for a program."""
+    if output not in ("table", "json"):
+        raise typer.BadParameter(f"{output!r} is neither table nor json", param_hint="--output")
+    return output == "json"
+
+
+def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
+    """`KEY=VALUE` words as a mapping; later ones win."""
+    parsed = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise InvalidConfig(
+                f"{option} {pair}: expected KEY=VALUE", hint=f"write {option} retention.ms=60000"
+            )
+        parsed[name.strip()] = value
+    return parsed

@@ -1,0 +1,73 @@
+"""`headrace topic describe NAME`."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, Topic, connect, wants_json
+from headrace.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from headrace.client import Client
+
+
+def register(group: typer.Typer) -> None:
+    group.command()(describe)
+
+
+def describe(
+    topic: Topic,
+    all_configs: Annotated[
+        bool, typer.Option("--all-configs", help="Defaults too, not only what was set.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: Output = "table",
+) -> None:
+    """Show a topic's partitions, offsets and configs."""
+    as_json = wants_json(output)
+    with connect(bootstrap) as client:
+        found = gather(client, topic, all_configs=all_configs)
+    if as_json:
+        print_json(found)
+        return
+    print(f"{topic}  id {found['id']}")
+    partitions = found["partitions"]
+    print_table(list(partitions[0]), [list(row.values()) for row in partitions])
+    if found["configs"]:
+        print_table(["config", "value"], list(found["configs"].items()))
+
+
+def gather(client: "Client", topic: str, *, all_configs: bool) -> dict[str, Any]:
+    """Everything the command shows, as plain values."""
+    from headrace.client import EARLIEST, LATEST, ConfigResource, ResourceType
+    from headrace.core.ids import TopicPartition
+
+    (described,) = client.admin.describe_topics([topic])
+    all_partitions = [TopicPartition(topic, each.partition) for each in described.partitions]
+    starts = client.admin.list_offsets(dict.fromkeys(all_partitions, EARLIEST))
+    ends = client.admin.list_offsets(dict.fromkeys(all_partitions, LATEST))
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    configs = client.admin.describe_configs([resource])[resource]
+    return {
+        "topic": topic,
+        "id": str(described.topic_id),
+        "partitions": [
+            {
+                "partition": each.partition,
+                "leader": each.leader,
+                "epoch": each.leader_epoch,
+                "replicas": _numbers(each.replicas),
+                "in sync": _numbers(each.in_sync),
+                "start": starts[TopicPartition(topic, each.partition)].offset,
+                "end": ends[TopicPartition(topic, each.partition)].offset,
+            }
+            for each in described.partitions
+        ],
+        "configs": {
+            entry.name: entry.value for entry in configs if all_configs or not entry.is_default
+        },
+    }
+
+
+def _numbers(nodes: Any) -> str:
+    return ",".join(str(node) for node in nodes)

@@ -1,0 +1,25 @@
+"""`headrace version`: which Headrace, which Python, which Kafka it stands for."""
+
+import platform
+
+import typer
+
+from headrace.cli.options import Output, wants_json
+from headrace.cli.output import print_json
+
+KAFKA = "4.3"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(version)
+
+
+def version(output: Output = "table") -> None:
+    """Show the version of Headrace, of Python, and of the Kafka protocol it speaks."""
+    from importlib.metadata import version as installed
+
+    python = platform.python_version()
+    if wants_json(output):
+        print_json({"headrace": installed("headrace"), "kafka": KAFKA, "python": python})
+    else:
+        print(f"headrace {installed('headrace')} (Kafka {KAFKA} protocol, Python {python})")
