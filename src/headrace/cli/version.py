@@ -4,6 +4,7 @@ import platform
 
 import typer
 
+from headrace import __version__
 from headrace.cli.options import Output, wants_json
 from headrace.cli.output import print_json
 
@@ -16,10 +17,8 @@ def register(app: typer.Typer) -> None:
 
 def version(output: Output = "table") -> None:
     """Show the version of Headrace, of Python, and of the Kafka protocol it speaks."""
-    from importlib.metadata import version as installed
-
     python = platform.python_version()
     if wants_json(output):
-        print_json({"headrace": installed("headrace"), "kafka": KAFKA, "python": python})
+        print_json({"headrace": __version__, "kafka": KAFKA, "python": python})
     else:
-        print(f"headrace {installed('headrace')} (Kafka {KAFKA} protocol, Python {python})")
+        print(f"headrace {__version__} (Kafka {KAFKA} protocol, Python {python})")
