@@ -115,8 +115,13 @@ class SimulatedFile:
             self._sync_failed = True
             inode.fail_sync()
             raise
-        if self._disk.sync_is_honest():
-            inode.sync()
+        # What others append while the sync goes on is not covered by it.
+        covered = inode.changes_ever()
+        honest = self._disk.sync_is_honest()
+        self._disk.pause_point()
+        self._disk.require_alive()
+        if honest:
+            inode.sync(covered)
         self._disk.record("sync", self.path)
 
     def close(self) -> None:
@@ -154,6 +159,8 @@ class SimulatedFileSystem:
         self.faults = Faults()
         self.operations: list[Operation] = []
         self.observer: Callable[[Operation], None] = lambda _operation: None
+        # Called where a real call would take long: in the middle of a sync, after other steps.
+        self.pause_point: Callable[[], None] = lambda: None
         self.locked: set[str] = set()
         self._now_ms = now_ms
         self._root = DirectoryInode()
@@ -296,7 +303,10 @@ class SimulatedFileSystem:
     def sync_directory(self, path: str) -> None:
         self.faults.check("sync_directory", path)
         directory = self._directory(path)
-        if self.sync_is_honest():
+        honest = self.sync_is_honest()
+        self.pause_point()
+        self.require_alive()
+        if honest:
             directory.sync()
         self.record("sync_directory", path)
 
@@ -325,6 +335,9 @@ class SimulatedFileSystem:
         operation = Operation(len(self.operations) + 1, kind, path, _call_site())
         self.operations.append(operation)
         self.observer(operation)
+        if not kind.startswith("sync"):
+            self.pause_point()
+            self.require_alive()
 
     def sync_is_honest(self) -> bool:
         return not (

@@ -31,22 +31,29 @@ class Change(NamedTuple):
 class FileInode:
     """A file's bytes: as programs see them, as they are on the platter, and the steps between."""
 
-    __slots__ = ("changes", "modified_ms", "stable", "visible")
+    __slots__ = ("changes", "modified_ms", "settled", "stable", "visible")
 
     def __init__(self, content: bytes = b"") -> None:
         self.visible = bytearray(content)
         self.stable = bytearray(content)
         self.changes: list[Change] = []
+        self.settled = 0  # changes that have become stable, ever
         self.modified_ms = 0
 
     def change(self, change: Change) -> None:
         change.apply(self.visible)
         self.changes.append(change)
 
-    def sync(self) -> None:
-        for change in self.changes:
+    def changes_ever(self) -> int:
+        return self.settled + len(self.changes)
+
+    def sync(self, up_to: int | None = None) -> None:
+        """Make the changes stable; with `up_to`, only that many of all that ever were."""
+        count = len(self.changes) if up_to is None else max(0, up_to - self.settled)
+        for change in self.changes[:count]:
             change.apply(self.stable)
-        self.changes.clear()
+            self.settled += 1
+        del self.changes[:count]
 
     def fail_sync(self) -> None:
         """As the kernel does it: the pages are dropped, look clean, and later syncs succeed."""
@@ -60,6 +67,7 @@ class FileInode:
         other.visible[:] = self.visible
         other.stable[:] = self.stable
         other.changes = list(self.changes)
+        other.settled = self.settled
         other.modified_ms = self.modified_ms
         return other
 

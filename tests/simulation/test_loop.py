@@ -7,6 +7,9 @@ from time import perf_counter
 
 import pytest
 
+from tests.simulation.disk import SimulatedFileSystem
+from tests.simulation.inodes import LOSE_EVERYTHING
+from tests.simulation.lockstep import LockstepExecutor
 from tests.simulation.loop import (
     NothingLeftToHappen,
     Process,
@@ -306,3 +309,71 @@ def test_one_seed_gives_one_history() -> None:
 
     assert history(1) == history(1)
     assert history(1) != history(2)
+
+
+def test_a_worker_in_lockstep_lets_the_loop_append_in_the_middle_of_its_sync(
+    loop: VirtualLoop,
+) -> None:
+    def run() -> list[bytes]:
+        disk = SimulatedFileSystem()
+        disk.sync_everything()
+        executor = LockstepExecutor(loop, Random(5), disk, delay_seconds_max=1.0)
+        file = disk.open("/a", create=True)
+        disk.sync_directory("/")
+        stable: list[bytes] = []
+
+        async def append() -> None:
+            for number in range(20):
+                file.append([b"%d" % (number % 10)])
+                await asyncio.sleep(0.1)
+
+        async def flush() -> None:
+            appending = asyncio.get_running_loop().create_task(append())
+            while not appending.done():
+                size = file.size()
+                await executor.run(file.sync)
+                after = disk.copy().after_power_cut(LOSE_EVERYTHING).read_file("/a")
+                assert size <= len(after)
+                stable.append(after)
+                assert len(after) < file.size() or appending.done(), "nothing overlapped"
+
+        loop.run(flush())
+        return stable
+
+    assert run() == run()
+
+
+def test_a_worker_of_a_dead_process_ends_without_touching_the_disk(loop: VirtualLoop) -> None:
+    disk = SimulatedFileSystem()
+    process = Process("victim")
+    executor = LockstepExecutor(loop, Random(5), disk, delay_seconds_max=1.0)
+    file = disk.open("/a", create=True)
+    cleaned: list[str] = []
+
+    def work() -> None:
+        try:
+            while True:
+                file.append([b"x"])
+        finally:
+            cleaned.append("finally")
+            disk.remove("/a")
+
+    task = loop.start(process, executor.run(work))
+    loop.run(asyncio.sleep(3))
+    process.alive = False
+    heir = disk.after_kill()
+    executor.kill()
+    assert cleaned == ["finally"]
+    assert 0 < heir.size("/a") < 100
+    assert not task.done()
+
+
+def test_a_failure_in_a_worker_reaches_its_caller(loop: VirtualLoop) -> None:
+    executor = LockstepExecutor(loop, Random(5), SimulatedFileSystem(), delay_seconds_max=1.0)
+
+    def fail() -> None:
+        raise OSError(5, "broken")
+
+    with pytest.raises(OSError, match="broken"):
+        loop.run(executor.run(fail))
+    assert loop.run(executor.run(lambda: 7)) == 7

@@ -1,0 +1,119 @@
+"""Worker threads that run in lockstep with the virtual loop: overlap without chance.
+
+A call runs in a thread of its own, but only while the loop stands still. At every step on the
+disk, in the middle of a sync above all, the worker parks and the loop goes on for a while of
+virtual time; so appends fall between any two steps of a flush, and the same seed gives the
+same interleaving every time. A worker of a dead process is unwound without touching anything.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from random import Random
+from typing import TypeVar
+
+from tests.simulation.disk import ProcessDied, SimulatedFileSystem
+from tests.simulation.loop import VirtualLoop
+
+T = TypeVar("T")
+
+
+class _Worker(threading.Thread):
+    """One call; takes turns with the loop by two semaphores."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        super().__init__(daemon=True)
+        self._work = work
+        self._my_turn = threading.Semaphore(0)
+        self._loops_turn = threading.Semaphore(0)
+        self.finished = False
+        self.killed = False
+
+    def run(self) -> None:
+        self._my_turn.acquire()
+        try:
+            if not self.killed:
+                self._work()
+        finally:
+            self.finished = True
+            self._loops_turn.release()
+
+    def step(self) -> None:
+        """On the loop's side: let the worker run until it parks or ends."""
+        self._my_turn.release()
+        self._loops_turn.acquire()
+
+    def park(self) -> None:
+        """On the worker's side: let the loop go on until it says `step` again."""
+        self._loops_turn.release()
+        self._my_turn.acquire()
+        if self.killed:
+            raise ProcessDied
+
+
+class LockstepExecutor:
+    """Implements `core.seams.Executor` for one simulated process."""
+
+    def __init__(
+        self, loop: VirtualLoop, random: Random, disk: SimulatedFileSystem, delay_seconds_max: float
+    ) -> None:
+        self.delay_seconds_max = delay_seconds_max
+        self._loop = loop
+        self._random = random
+        self._workers: dict[_Worker, None] = {}
+        disk.pause_point = self._pause
+
+    async def run(self, call: Callable[[], T]) -> T:
+        outcome: asyncio.Future[T] = self._loop.create_future()
+        context = copy_context()
+
+        def work() -> None:
+            try:
+                result = context.run(call)
+            except ProcessDied:
+                return
+            except Exception as failure:
+                settle(outcome.set_exception, failure)
+            else:
+                settle(outcome.set_result, result)
+
+        def settle(
+            how: Callable[[T], None] | Callable[[BaseException], None], what: object
+        ) -> None:
+            # The thread that made the result never touches the future: that is the loop's.
+            done.append(lambda: None if outcome.done() else how(what))  # type: ignore[arg-type]  # pairs fit
+
+        done: list[Callable[[], None]] = []
+        worker = _Worker(work)
+        self._workers[worker] = None
+        worker.start()
+        self._loop.call_later(self._delay(), self._step, worker, done)
+        return await outcome
+
+    def _step(self, worker: _Worker, done: list[Callable[[], None]]) -> None:
+        worker.step()
+        if not worker.finished:
+            self._loop.call_later(self._delay(), self._step, worker, done)
+            return
+        worker.join()
+        self._workers.pop(worker, None)
+        for settle in done:
+            self._loop.call_later(self._delay(), settle)
+
+    def _pause(self) -> None:
+        worker = threading.current_thread()
+        if isinstance(worker, _Worker):
+            worker.park()
+
+    def _delay(self) -> float:
+        return self._random.random() * self.delay_seconds_max
+
+    def kill(self) -> None:
+        """Unwind every worker of the process; call it when the process dies."""
+        for worker in list(self._workers):
+            worker.killed = True
+            while not worker.finished:
+                worker.step()
+            worker.join()
+        self._workers.clear()
