@@ -1,0 +1,225 @@
+"""`Broker`: a real broker in this process, started and stopped in milliseconds."""
+
+import asyncio
+import errno
+import os
+import random
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from headrace.testing.loop_thread import LoopThread
+
+if TYPE_CHECKING:
+    from headrace.node.node import Node
+    from headrace.node.real_seams import ThreadExecutor
+
+HOST = "127.0.0.1"
+# Below the range from which the kernel takes ports for outgoing connections: otherwise some
+# client's socket could sit on our port while the broker is down.
+PORTS = range(15_000, 32_000)
+START_SECONDS = 30.0
+STOP_SECONDS = 30.0
+
+
+class Broker:
+    """One broker with its own port and temporary directory; a context manager, sync or async.
+
+    Fast by default: nothing waits for the disk. `durable=True` is the production setting, where
+    acks=all means on disk. `settings` are broker configs by Kafka's names. With `data_dir` the
+    data is kept there and outlives the broker.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Mapping[str, str] | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
+        durable: bool = False,
+        port: int | None = None,
+    ) -> None:
+        self._settings = dict(settings or {})
+        self._durable = durable
+        self._wanted_port = port
+        self._port = port
+        self._kept_dir = None if data_dir is None else os.fspath(data_dir)
+        self._data_dir: str | None = None
+        self._thread: LoopThread | None = None
+        self._node: Node | None = None
+        self._executor: ThreadExecutor | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port`, as every Kafka client wants it."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def port(self) -> int:
+        """The port; stays the same over restarts."""
+        if self._port is None:
+            raise RuntimeError("the broker has not been started: use `with Broker() as broker`")
+        return self._port
+
+    @property
+    def data_dir(self) -> str:
+        """The directory with the broker's data."""
+        if self._data_dir is None:
+            raise RuntimeError("the broker has not been started: use `with Broker() as broker`")
+        return self._data_dir
+
+    @property
+    def is_running(self) -> bool:
+        return self._node is not None
+
+    def start(self) -> None:
+        """Return when the broker serves; a second call does nothing."""
+        if self._node is not None:
+            return
+        if self._data_dir is None:
+            self._data_dir = self._kept_dir or tempfile.mkdtemp(prefix="headrace-")
+        attempts = 1 if self._port is not None else 20
+        for attempt in range(attempts):
+            port = self._port if self._port is not None else free_port()
+            try:
+                self._start_on(port)
+                return
+            except OSError as error:
+                # Another process took the port between our look and our bind.
+                if error.errno != errno.EADDRINUSE or attempt == attempts - 1:
+                    raise
+
+    def stop(self) -> None:
+        """Stop cleanly and remove the temporary directory."""
+        try:
+            self._stop_node()
+        finally:
+            if self._data_dir is not None and self._kept_dir is None:
+                shutil.rmtree(self._data_dir, ignore_errors=True)
+            self._data_dir = None
+            self._port = self._wanted_port
+
+    def kill(self) -> None:
+        """Drop everything as SIGKILL would; `start` or `restart` brings it back on its data."""
+        if self._node is None or self._thread is None:
+            return
+        self._thread.release()
+        self._thread.call(self._node.kill, STOP_SECONDS)
+        self._forget()
+
+    def restart(self) -> None:
+        """Stop cleanly (unless killed before) and start again on the same port and data."""
+        self._stop_node()
+        self.start()
+
+    def pause(self) -> None:
+        """Freeze the broker: connections stay open, nothing is answered until `resume`."""
+        self._running_thread().hold()
+
+    def resume(self) -> None:
+        """Let a paused broker go on."""
+        self._running_thread().release()
+
+    def create_topic(
+        self, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> str:
+        """Create a topic and return its name, so that it can be used in an expression."""
+        from headrace.client import Client, NewTopic
+
+        with Client(self.bootstrap_servers) as client:
+            client.admin.create_topics([NewTopic(name, partitions, 1, dict(configs or {}))])
+        return name
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.stop)
+
+    def _start_on(self, port: int) -> None:
+        from headrace.core.broker_configs import BrokerConfig
+        from headrace.log.real_files import RealFileSystem
+        from headrace.node.node import Node
+        from headrace.node.real_seams import RealClock, RealRandomness, ThreadExecutor
+        from headrace.testing.unsynced_files import UnsyncedFileSystem
+
+        config = BrokerConfig.from_static(
+            {
+                "log.flush.policy": "fsync" if self._durable else "os",
+                **self._settings,
+                "log.dirs": self.data_dir,
+                "listeners": f"PLAINTEXT://{HOST}:{port}",
+            }
+        )
+        thread = LoopThread(f"headrace-broker-{port}")
+        executor = ThreadExecutor()
+        try:
+            node = Node(
+                config,
+                files=RealFileSystem() if self._durable else UnsyncedFileSystem(),
+                clock=RealClock(),
+                randomness=RealRandomness(),
+                executor=executor,
+            )
+            thread.run(node.start(), START_SECONDS)
+        except BaseException:
+            thread.close()
+            executor.close()
+            raise
+        self._node, self._thread, self._executor, self._port = node, thread, executor, port
+
+    def _stop_node(self) -> None:
+        if self._node is None or self._thread is None:
+            return
+        self._thread.release()
+        try:
+            self._thread.run(self._node.stop(), STOP_SECONDS)
+        finally:
+            self._forget()
+
+    def _forget(self) -> None:
+        thread, executor = self._thread, self._executor
+        self._node = self._thread = self._executor = None
+        if thread is not None:
+            thread.close()
+        if executor is not None:
+            executor.close()
+
+    def _running_thread(self) -> LoopThread:
+        if self._thread is None:
+            raise RuntimeError("the broker is not running")
+        return self._thread
+
+
+def free_port() -> int:
+    """A port that nobody listens on right now."""
+    for _ in range(200):
+        port = random.choice(PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError(f"no free port between {PORTS.start} and {PORTS.stop}")

@@ -1,0 +1,90 @@
+"""An event loop in a thread of its own, so that a test's own thread and loop stay free."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs coroutines for callers in other threads; `hold` freezes it as SIGSTOP would."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = _new_loop()
+        self._released: threading.Event | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T], timeout_seconds: float) -> T:
+        """The coroutine's result, or its exception; `TimeoutError` when it takes too long."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result(timeout_seconds)
+        except TimeoutError:
+            future.cancel()
+            raise
+
+    def call(self, function: Callable[[], T], timeout_seconds: float) -> T:
+        """The result of a plain function, called on the loop."""
+        future: Future[T] = Future()
+
+        def step() -> None:
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._loop.call_soon_threadsafe(step)
+        return future.result(timeout_seconds)
+
+    def hold(self) -> None:
+        """Stop the loop where it stands until `release`; returns once it stands."""
+        if self._released is not None:
+            return
+        released = self._released = threading.Event()
+        standing = threading.Event()
+
+        def stand() -> None:
+            standing.set()
+            released.wait()
+
+        self._loop.call_soon_threadsafe(stand)
+        standing.wait()
+
+    def release(self) -> None:
+        """Let a held loop go on."""
+        if self._released is not None:
+            self._released.set()
+            self._released = None
+
+    def close(self) -> None:
+        """End the loop with whatever tasks are left on it, and the thread."""
+        self.release()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        loop = self._loop
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            if left:
+                loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
