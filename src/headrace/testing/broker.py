@@ -214,7 +214,7 @@ class Broker:
 def free_port() -> int:
     """A port that nobody listens on right now."""
     for _ in range(200):
-        port = random.choice(PORTS)
+        port = random.SystemRandom().choice(PORTS)  # tests seed the shared generator
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

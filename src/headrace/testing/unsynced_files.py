@@ -25,5 +25,5 @@ class UnsyncedFileSystem(RealFileSystem):
         file.__class__ = UnsyncedFile
         return file
 
-    def sync_directory(self, path: str) -> None:
+    def sync_directory(self, path: str) -> None:  # noqa: ARG002 - the name is the interface
         return
