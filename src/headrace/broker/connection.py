@@ -52,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self.principal: Principal = ANONYMOUS
         self.client_host = ""
+        self.local_host = "localhost"
         self.client_software = ("unknown", "unknown")
         self._dispatcher = dispatcher
         self._received = ReceiveBuffer(dispatcher.frame_bytes_max)
@@ -73,7 +74,12 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         peer = transport.get_extra_info("peername")
         self.client_host = f"/{peer[0]}" if peer else "/local"
-        if not self.listener.admit(self):
+        local = transport.get_extra_info("sockname")
+        if local:
+            self.local_host = local[0]
+        if self.listener.admit(self):
+            self.regulate_reading()
+        else:
             self.close()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - frames decide the size
@@ -85,11 +91,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._reader_is_slow = True
-        self._regulate_reading()
+        self.regulate_reading()
 
     def resume_writing(self) -> None:
         self._reader_is_slow = False
-        self._regulate_reading()
+        self.regulate_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if isinstance(exc, OSError):
@@ -169,12 +175,17 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.write(out[0])
             else:
                 self._transport.writelines(out)
-        self._regulate_reading()
+        self.regulate_reading()
 
-    def _regulate_reading(self) -> None:
+    def regulate_reading(self) -> None:
+        """Stop or go on reading, as the bounds say."""
         if self._transport is None or self.closed:
             return
-        crowded = self._reader_is_slow or len(self._answers) >= UNANSWERED_MAX
+        crowded = (
+            self._reader_is_slow
+            or len(self._answers) >= UNANSWERED_MAX
+            or not self.listener.is_open
+        )
         if crowded != self._reading_paused:
             self._reading_paused = crowded
             if crowded:

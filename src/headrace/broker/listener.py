@@ -36,6 +36,13 @@ class Listener:
         self._count = count
         self._idle_seconds_max = idle_seconds_max
         self.connections: dict[Connection, None] = {}
+        self.is_open = False
+
+    def open(self) -> None:
+        """Serve; whoever connected since the address was bound has waited for this."""
+        self.is_open = True
+        for connection in self.connections:
+            connection.regulate_reading()
 
     def connection(self) -> Connection:
         """The protocol factory for the transport."""

@@ -2,6 +2,7 @@
 
 from headrace.broker.context import RequestContext
 from headrace.controller.image import BrokerRegistration, Endpoint
+from headrace.core.listeners import WILDCARDS
 from headrace.security.authorizer import (
     CLUSTER_NAME,
     OPERATIONS_ON,
@@ -18,8 +19,12 @@ def reachable_brokers(ctx: RequestContext) -> list[tuple[BrokerRegistration, End
     found = []
     for broker in ctx.services.controller.image.brokers.values():
         endpoint = broker.endpoint(ctx.connection.listener.name)
-        if endpoint is not None:
-            found.append((broker, endpoint))
+        if endpoint is None:
+            continue
+        if endpoint.host in WILDCARDS:
+            # Bound to every address and told of none: the one the client came to works for it.
+            endpoint = endpoint._replace(host=ctx.connection.local_host)
+        found.append((broker, endpoint))
     return found
 
 

@@ -14,7 +14,16 @@ PRODUCER_DECIDES: Final = "producer"
 class TopicSettings:
     """Shared by all partitions of a topic; replaced as a whole when a config changes."""
 
-    __slots__ = ("append_time", "codec", "config", "level", "log", "min_insync_replicas", "rules")
+    __slots__ = (
+        "__weakref__",
+        "append_time",
+        "codec",
+        "config",
+        "level",
+        "log",
+        "min_insync_replicas",
+        "rules",
+    )
 
     def __init__(self, config: TopicConfig, broker: BrokerConfig) -> None:
         self.config = config

