@@ -7,6 +7,7 @@ import subprocess
 import sys
 import timeit
 from collections.abc import Callable, Iterator
+from functools import partial
 from uuid import UUID
 
 from headrace.protocol.frames import decode_request_header, encode_request, encode_response_parts
@@ -51,9 +52,7 @@ def produce_response(partitions: int) -> ProduceResponse:
     """The answer to it."""
     rows = [PartitionProduceResponse(index=i, base_offset=12_345) for i in range(partitions)]
     return ProduceResponse(
-        responses=[
-            TopicProduceResponse(name="orders", topic_id=TOPIC_ID, partition_responses=rows)
-        ]
+        responses=[TopicProduceResponse(name="orders", topic_id=TOPIC_ID, partition_responses=rows)]
     )
 
 
@@ -108,62 +107,45 @@ def metadata_response(topics: int, partitions: int) -> MetadataResponse:
     )
 
 
+def decode_frame(frame: bytearray, version: int) -> ProduceRequest:
+    """What a broker does with a produce request before it looks at it."""
+    return ProduceRequest.decode(frame, version, decode_request_header(frame).body_position)
+
+
+def answer_produce(version: int) -> object:
+    """What a broker does to answer it."""
+    return encode_response_parts(produce_response(1), version, 7)
+
+
 def cases() -> Iterator[tuple[str, Callable[[], object]]]:
     """What is measured, by name."""
     for version in (7, 9, 13):
         frame = bytearray(encode_request(produce_request(version, 1), version, 7, "client-1")[4:])
-        position = decode_request_header(frame).body_position
-        yield (
-            f"request header + Produce v{version} decode, 1 partition",
-            lambda frame=frame, v=version: ProduceRequest.decode(
-                frame, v, decode_request_header(frame).body_position
-            ),
-        )
-        yield (
-            f"Produce v{version} decode, 1 partition",
-            lambda frame=frame, v=version, p=position: ProduceRequest.decode(frame, v, p),
-        )
-        yield (
-            f"Produce v{version} response build + frame",
-            lambda v=version: encode_response_parts(produce_response(1), v, 7),
-        )
-        answer = produce_response(1)
-        yield (
-            f"Produce v{version} response frame",
-            lambda v=version, a=answer: encode_response_parts(a, v, 7),
-        )
+        body = frame[decode_request_header(frame).body_position :]
+        yield f"Produce v{version} header + decode", partial(decode_frame, frame, version)
+        yield f"Produce v{version} decode", partial(ProduceRequest.decode, body, version)
+        yield f"Produce v{version} response build + frame", partial(answer_produce, version)
+        produced = produce_response(1)
+        framed = partial(encode_response_parts, produced, version, 7)
+        yield f"Produce v{version} response frame", framed
     for version in (11, 12, 17):
         body = bytearray(fetch_request(1).encode(version))
-        yield (
-            f"Fetch v{version} request decode, 1 partition",
-            lambda body=body, v=version: FetchRequest.decode(body, v),
-        )
-        response = fetch_response(1, 1 << 20)
-        yield (
-            f"Fetch v{version} response frame in parts, 1 MB",
-            lambda r=response, v=version: encode_response_parts(r, v, 7),
-        )
-        empty = FetchResponse(responses=[])
-        yield (
-            f"Fetch v{version} empty response frame",
-            lambda r=empty, v=version: encode_response_parts(r, v, 7),
-        )
-        whole = bytes(response.encode(version))
-        yield (
-            f"Fetch v{version} response decode, 1 MB",
-            lambda b=whole, v=version: FetchResponse.decode(b, v),
-        )
+        yield f"Fetch v{version} decode", partial(FetchRequest.decode, body, version)
+        for name, fetched in (
+            ("1 MB", fetch_response(1, 1 << 20)),
+            ("empty", FetchResponse(responses=[])),
+        ):
+            framed = partial(encode_response_parts, fetched, version, 7)
+            yield f"Fetch v{version} response frame in parts, {name}", framed
+            raw = fetched.encode(version)
+            read = partial(FetchResponse.decode, raw, version)
+            yield f"Fetch v{version} response decode, {name}", read
     for topics, partitions in ((1, 1), (10, 10)):
-        answer_meta = metadata_response(topics, partitions)
-        yield (
-            f"Metadata v12 response encode, {topics} topics x {partitions}",
-            lambda a=answer_meta: a.encode(12),
-        )
-        raw = answer_meta.encode(12)
-        yield (
-            f"Metadata v12 response decode, {topics} topics x {partitions}",
-            lambda b=raw: MetadataResponse.decode(b, 12),
-        )
+        described = metadata_response(topics, partitions)
+        size = f"{topics} x {partitions}"
+        yield f"Metadata v12 response encode, {size}", partial(described.encode, 12)
+        raw = described.encode(12)
+        yield f"Metadata v12 response decode, {size}", partial(MetadataResponse.decode, raw, 12)
 
 
 def import_ms() -> float:
@@ -176,7 +158,9 @@ def import_ms() -> float:
         "print((time.perf_counter() - begin) * 1000)"
     )
     rounds = [
-        float(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout)
+        float(
+            subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout
+        )
         for _ in range(5)
     ]
     return min(rounds)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
 
 from tests.support.groups import in_ci, skipped_groups
+from tests.support.headlines import Headline, headlines, said_by
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,6 +19,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="headrace",
         help="which broker the tests with real clients talk to",
     )
+
+
+@pytest.fixture
+def headline(record_property: Callable[[str, object], None]) -> Headline:
+    """Say one sentence that the end of the run shows: figures of a comparison, mostly."""
+    return said_by(record_property)
 
 
 def _skipped(config: pytest.Config) -> dict[str, tuple[int, str]]:
@@ -35,6 +42,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> Generator[None]:
     """After everything else, so that the last lines say what did not run."""
     yield
+    sentences = headlines(terminalreporter.stats.get("passed", []))
+    if sentences:
+        terminalreporter.section("figures")
+        for sentence in sentences:
+            terminalreporter.line(sentence)
     groups = _skipped(terminalreporter.config)
     if not groups:
         return
