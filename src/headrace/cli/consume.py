@@ -75,7 +75,7 @@ def _starts(
     from headrace.client import EARLIEST, LATEST, at_time
     from headrace.core.ids import TopicPartition
 
-    (described,) = client.admin.describe_topics([topic])
+    described = client.admin.describe_topics([topic])[topic]
     known = [each.partition for each in described.partitions]
     strangers = sorted(set(wanted or ()) - set(known))
     if strangers:

@@ -76,7 +76,7 @@ def produce(
         outgoing = _from_json(lines, common)
     else:
         outgoing = _from_text(lines, common, key_separator)
-    sent = _send_all(bootstrap, topic, outgoing, _settings(acks, codec))
+    sent = _send_all(bootstrap, topic, outgoing, settings_of(acks, codec))
     if as_json:
         print_json(sent)
     else:
@@ -114,7 +114,8 @@ def _send_all(
     return {"topic": topic, "records": count, "last_offsets": last}
 
 
-def _settings(acks: str, codec: str) -> "ProducerSettings":
+def settings_of(acks: str, codec: str) -> "ProducerSettings":
+    """Producer settings out of the command line's words."""
     from headrace.client import ProducerSettings
 
     if acks not in ("all", "1", "0"):

@@ -18,7 +18,7 @@ def register(group: typer.Typer) -> None:
 def describe(
     topic: Topic,
     all_configs: Annotated[
-        bool, typer.Option("--all-configs", help="Defaults too, not only what was set.")
+        bool, typer.Option("--all-configs", help="All in force, not only those set on the topic.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: Output = "table",
@@ -40,9 +40,10 @@ def describe(
 def gather(client: "Client", topic: str, *, all_configs: bool) -> dict[str, Any]:
     """Everything the command shows, as plain values."""
     from headrace.client import EARLIEST, LATEST, ConfigResource, ResourceType
+    from headrace.core.config_keys import ConfigSource
     from headrace.core.ids import TopicPartition
 
-    (described,) = client.admin.describe_topics([topic])
+    described = client.admin.describe_topics([topic])[topic]
     all_partitions = [TopicPartition(topic, each.partition) for each in described.partitions]
     starts = client.admin.list_offsets(dict.fromkeys(all_partitions, EARLIEST))
     ends = client.admin.list_offsets(dict.fromkeys(all_partitions, LATEST))
@@ -64,7 +65,9 @@ def gather(client: "Client", topic: str, *, all_configs: bool) -> dict[str, Any]
             for each in described.partitions
         ],
         "configs": {
-            entry.name: entry.value for entry in configs if all_configs or not entry.is_default
+            name: entry.value
+            for name, entry in sorted(configs.items())
+            if all_configs or entry.source == ConfigSource.TOPIC_CONFIG
         },
     }
 

@@ -20,8 +20,7 @@ def list_topics(
     """List the topics with their partitions and replicas."""
     as_json = wants_json(output)
     with connect(bootstrap) as client:
-        names = sorted(client.admin.list_topics())
-        found = client.admin.describe_topics(names) if names else []
+        found = client.admin.list_topics(internal=internal)
     rows = [
         {
             "topic": topic.name,
@@ -30,7 +29,6 @@ def list_topics(
             "id": str(topic.topic_id),
         }
         for topic in found
-        if internal or not topic.is_internal
     ]
     if as_json:
         print_json(rows)
