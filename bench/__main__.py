@@ -140,7 +140,7 @@ def main(
     try:
         machine, load_before = look_at(directory), os.getloadavg()
         sides, missing = _start_sides(names, directory, console)
-        readings = Readings(lambda line: console.print(line, style="dim", highlight=False))
+        readings = Readings(lambda line: console.print(line, style="dim", markup=False))
         parts = _parts(plan, sides, readings)
         chosen = [part for part in only.split(",") if part] or list(parts)
         if _NEED_WARM_BROKERS.intersection(chosen):

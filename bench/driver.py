@@ -89,7 +89,7 @@ def consume(bootstrap: str, pid: int, topic: str, count: int) -> Outcome:
         consumer.assign([TopicPartition(topic, 0, 0)])
         left = count
         while left > 0:
-            got = consumer.consume(10_000, timeout=_PATIENCE_SECONDS)
+            got = consumer.consume(min(left, 10_000), timeout=_PATIENCE_SECONDS)
             if not got or got[-1].error() is not None:
                 raise SystemExit(f"{left} records missing: {got[-1].error() if got else 'silence'}")
             left -= len(got)

@@ -39,7 +39,7 @@ class Readings:
     def add(self, measure: str, side: str, value: float) -> None:
         """Note one value."""
         self._values[measure, side].append(value)
-        self._announce(f"{measure} [{side}] {value:,.3f}")
+        self._announce(f"{measure}  {side}  {value:,.3f}")
 
     def of(self, measure: str, side: str) -> list[float]:
         """The values of one measure on one side."""

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,9 +48,19 @@ class Side:
     def create_topic(
         self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic and wait for the broker's answer."""
+        """Create a topic and wait until each of its partitions has a leader."""
         new = NewTopic(topic, partitions, 1, config=dict(config or {}))
         self.admin.create_topics([new])[topic].result(60)
+        deadline = time.monotonic() + 60
+        while not self._is_led(topic, partitions):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{topic} has no leaders")
+            time.sleep(0.001)
+
+    def _is_led(self, topic: str, partitions: int) -> bool:
+        found = self.admin.list_topics(topic, timeout=60).topics[topic]
+        led = [each for each in found.partitions.values() if each.leader >= 0]
+        return found.error is None and len(led) == partitions
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic, so that the disk does not fill up from run to run."""
