@@ -27,10 +27,7 @@ from tests.simulation.inodes import (
     copy_tree,
     survivor_of,
 )
-
-
-class ProcessDied(BaseException):
-    """The simulated process that made this call no longer exists."""
+from tests.simulation.processes import ProcessDied
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +156,7 @@ class SimulatedFileSystem:
         self.faults = Faults()
         self.operations: list[Operation] = []
         self.observer: Callable[[Operation], None] = lambda _operation: None
-        # Called where a real call would take long: in the middle of a sync, after other steps.
+        # Called where a real call takes long: in the middle of a sync.
         self.pause_point: Callable[[], None] = lambda: None
         self.locked: set[str] = set()
         self._now_ms = now_ms
@@ -335,9 +332,6 @@ class SimulatedFileSystem:
         operation = Operation(len(self.operations) + 1, kind, path, _call_site())
         self.operations.append(operation)
         self.observer(operation)
-        if not kind.startswith("sync"):
-            self.pause_point()
-            self.require_alive()
 
     def sync_is_honest(self) -> bool:
         return not (

@@ -1,9 +1,10 @@
 """Worker threads that run in lockstep with the virtual loop: overlap without chance.
 
-A call runs in a thread of its own, but only while the loop stands still. At every step on the
-disk, in the middle of a sync above all, the worker parks and the loop goes on for a while of
-virtual time; so appends fall between any two steps of a flush, and the same seed gives the
-same interleaving every time. A worker of a dead process is unwound without touching anything.
+A call runs in a thread of its own, but only while the loop stands still. In the middle of every
+sync the worker parks and the loop goes on for a while of virtual time; so appends, rolls and
+crashes fall into the middle of a flush, and the same seed gives the same interleaving every
+time. A lock that is held across a sync stops the whole simulation: appends must go on meanwhile.
+A worker of a dead process is unwound without touching anything.
 """
 
 import asyncio
@@ -13,8 +14,9 @@ from contextvars import copy_context
 from random import Random
 from typing import TypeVar
 
-from tests.simulation.disk import ProcessDied, SimulatedFileSystem
+from tests.simulation.disk import SimulatedFileSystem
 from tests.simulation.loop import VirtualLoop
+from tests.simulation.processes import ProcessDied
 
 T = TypeVar("T")
 

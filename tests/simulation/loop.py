@@ -9,10 +9,11 @@ import asyncio
 import heapq
 from asyncio import events
 from collections.abc import Awaitable, Callable, Coroutine
-from contextvars import Context, ContextVar, copy_context
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
+
+from tests.simulation.processes import Process, ProcessDied, is_alive
 
 if TYPE_CHECKING:
     from tests.simulation.network import SimulatedNetwork
@@ -22,23 +23,6 @@ T = TypeVar("T")
 EPOCH_MS = 1_750_000_000_000
 # A history that goes round without end is a bug of the product or of the test.
 STEPS_MAX = 20_000_000
-
-
-class Process:
-    """One simulated process, from its start to its death; a restart is a new one."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.alive = True
-
-    def context(self) -> Context:
-        """A context in which everything that runs, and all it starts, belongs to this process."""
-        context = copy_context()
-        context.run(CURRENT_PROCESS.set, self)
-        return context
-
-
-CURRENT_PROCESS: ContextVar[Process | None] = ContextVar("CURRENT_PROCESS", default=None)
 
 
 class NothingLeftToHappen(RuntimeError):
@@ -63,7 +47,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _note(self, context: dict[str, Any]) -> None:
         """Keep what asyncio would only log, unless a kill is what caused it."""
-        if "was destroyed but it is pending" not in str(context.get("message")):
+        died = isinstance(context.get("exception"), ProcessDied)
+        if not died and "was destroyed but it is pending" not in str(context.get("message")):
             self.failures.append(context)
 
     def _run_once(self) -> None:
@@ -80,7 +65,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             ready.append(timer)
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle._cancelled and _is_alive(handle._context):
+            if not handle._cancelled and is_alive(handle._context):
                 self._steps += 1
                 assert self._steps < STEPS_MAX, "the simulation does not come to an end"
                 handle._run()
@@ -122,11 +107,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.run_until_complete(work)
 
 
-def _is_alive(context: Context | None) -> bool:
-    process = context.get(CURRENT_PROCESS) if context is not None else None
-    return process is None or process.alive
-
-
 class SimulatedClock:
     """Implements `core.seams.Clock` in virtual time; the wall clock may be set wrong."""
 
@@ -148,7 +128,10 @@ class SeededRandomness:
         self._random = random
 
     def uuid(self) -> UUID:
-        return UUID(int=self._random.getrandbits(128), version=4)
+        while True:
+            fresh = UUID(int=self._random.getrandbits(128), version=4)
+            if fresh.bytes[0] >> 2 != 62:  # would begin with a dash in base 64
+                return fresh
 
     def random(self) -> float:
         return self._random.random()

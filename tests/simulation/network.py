@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, cast
 
-from tests.simulation.loop import CURRENT_PROCESS, Process, VirtualLoop
+from tests.simulation.loop import VirtualLoop
+from tests.simulation.processes import CURRENT_PROCESS, Process, is_alive
 
 Factory = Callable[[], asyncio.BaseProtocol]
 FIRST_FREE_PORT = 20_000
@@ -107,7 +108,9 @@ class SimulatedTransport(asyncio.Transport):
         return self._closing
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._unsent += data if not self._closing else b""
+        if self._closing or not is_alive(self._context):
+            return
+        self._unsent += data
         self._regulate_writing()
         self._pump_later()
 
@@ -258,7 +261,7 @@ class SimulatedNetwork:
             port = self._next_port
             self._next_port += 1
         holder = self.servers.get(port)
-        if holder is not None and _alive(holder.context):
+        if holder is not None and is_alive(holder.context):
             raise OSError(98, f"port {port} is in use")
         server = self.servers[port] = SimulatedServer(self, factory, port)
         return server
@@ -268,7 +271,7 @@ class SimulatedNetwork:
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         await asyncio.sleep(self.delay())
         server = self.servers.get(port)
-        if server is None or not _alive(server.context):
+        if server is None or not is_alive(server.context):
             raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
         near = SimulatedTransport(self, copy_context(), "127.0.0.1")
         far = SimulatedTransport(self, server.context, "127.0.0.1")
@@ -297,8 +300,3 @@ class SimulatedNetwork:
                     del self.transports[transport]
                 else:
                     self.drop(transport)
-
-
-def _alive(context: Context) -> bool:
-    process = context.get(CURRENT_PROCESS)
-    return process is None or process.alive

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tests.simulation.disk import Fault, ProcessDied, SimulatedFileSystem
+from tests.simulation.disk import Fault, SimulatedFileSystem
 from tests.simulation.inodes import (
     KEEP_CONTENTS,
     KEEP_EVERYTHING,
@@ -15,6 +15,7 @@ from tests.simulation.inodes import (
     Survival,
     Torn,
 )
+from tests.simulation.processes import ProcessDied
 
 
 def disk_with(*, name_synced: bool, content_synced: bool) -> SimulatedFileSystem:

@@ -12,13 +12,13 @@ from tests.simulation.inodes import LOSE_EVERYTHING
 from tests.simulation.lockstep import LockstepExecutor
 from tests.simulation.loop import (
     NothingLeftToHappen,
-    Process,
     SeededRandomness,
     SimulatedClock,
     SimulatedExecutor,
     VirtualLoop,
 )
 from tests.simulation.network import Conditions, SimulatedNetwork
+from tests.simulation.processes import Process
 
 
 @pytest.fixture
@@ -354,6 +354,7 @@ def test_a_worker_of_a_dead_process_ends_without_touching_the_disk(loop: Virtual
         try:
             while True:
                 file.append([b"x"])
+                file.sync()
         finally:
             cleaned.append("finally")
             disk.remove("/a")
