@@ -1,0 +1,132 @@
+"""A client for Kafka's protocol: one core without I/O, an asyncio face and a blocking one.
+
+    with Client("localhost:9092") as client:
+        client.admin.create_topics([NewTopic("orders", partitions=3)])
+        with client.producer() as producer:
+            producer.send("orders", b"...", key=b"42")
+        with client.reader({TopicPartition("orders", 0): EARLIEST}) as reader:
+            for record in reader: ...
+
+`AsyncClient` and what it makes have the same calls to be awaited. The command line, the tests,
+replication and Spark use this room; consumer groups and transactions are not in it yet. Names
+are loaded when first used, so a program that only blocks never imports asyncio's face.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from headrace.client.core.failures import (
+    BrokerUnreachable,
+    BufferFull,
+    CallTimedOut,
+    ClientClosed,
+    ClientError,
+    DeliveryTimedOut,
+    RequestTimedOut,
+    UnsupportedApi,
+)
+from headrace.client.core.models import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    BrokerDescription,
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    FetchedChunk,
+    ListedOffset,
+    LogDirDescription,
+    NewTopic,
+    OffsetSpec,
+    PartitionDescription,
+    ProducerDescription,
+    ReceivedRecord,
+    RecordMetadata,
+    ReplicaSize,
+    ResourceType,
+    TopicDescription,
+    at_time,
+)
+from headrace.client.core.settings import (
+    ClientSettings,
+    ProducerSettings,
+    ReaderSettings,
+    SaslSettings,
+    SecuritySettings,
+    TlsSettings,
+)
+from headrace.core.ids import TopicPartition
+from headrace.protocol.records.decode import Record
+
+if TYPE_CHECKING:
+    from headrace.client.aio import AsyncAdmin, AsyncClient, AsyncProducer, AsyncReader
+    from headrace.client.blocking import Admin, Client, Producer, Reader
+
+_FACES = {
+    "AsyncAdmin": "aio",
+    "AsyncClient": "aio",
+    "AsyncProducer": "aio",
+    "AsyncReader": "aio",
+    "Admin": "blocking",
+    "Client": "blocking",
+    "Producer": "blocking",
+    "Reader": "blocking",
+}
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
+    "Admin",
+    "AsyncAdmin",
+    "AsyncClient",
+    "AsyncProducer",
+    "AsyncReader",
+    "BrokerDescription",
+    "BrokerUnreachable",
+    "BufferFull",
+    "CallTimedOut",
+    "Client",
+    "ClientClosed",
+    "ClientError",
+    "ClientSettings",
+    "ClusterDescription",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigOperation",
+    "ConfigResource",
+    "DeliveryTimedOut",
+    "FetchedChunk",
+    "ListedOffset",
+    "LogDirDescription",
+    "NewTopic",
+    "OffsetSpec",
+    "PartitionDescription",
+    "Producer",
+    "ProducerDescription",
+    "ProducerSettings",
+    "Reader",
+    "ReaderSettings",
+    "ReceivedRecord",
+    "Record",
+    "RecordMetadata",
+    "ReplicaSize",
+    "RequestTimedOut",
+    "ResourceType",
+    "SaslSettings",
+    "SecuritySettings",
+    "TlsSettings",
+    "TopicDescription",
+    "TopicPartition",
+    "UnsupportedApi",
+    "at_time",
+]
+
+
+def __getattr__(name: str) -> Any:
+    face = _FACES.get(name)
+    if face is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{face}"), name)

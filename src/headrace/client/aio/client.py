@@ -1,0 +1,188 @@
+"""The client for asyncio: links to brokers, the metadata cache, and everything made from them."""
+
+import asyncio
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from headrace.client.aio.admin import AsyncAdmin
+from headrace.client.aio.link import Answer, Connect, Link, connect_by_loop
+from headrace.client.aio.producer import AsyncProducer
+from headrace.client.aio.reader import AsyncReader
+from headrace.client.core.cluster import Cluster, TopicState
+from headrace.client.core.failures import BrokerUnreachable, ClientClosed
+from headrace.client.core.flows import Ask, AskMany, Effect, Flow, Session
+from headrace.client.core.lookups import ensure_topics, refresh_metadata
+from headrace.client.core.models import OffsetSpec
+from headrace.client.core.settings import (
+    ClientSettings,
+    ProducerSettings,
+    ReaderSettings,
+    settings_from,
+)
+from headrace.client.real import SystemClock, SystemRandomness
+from headrace.client.tls import tls_context
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import NodeId, TopicPartition
+from headrace.core.seams import Clock, Randomness
+from headrace.protocol.message import Message
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """A connection to a cluster; producers, readers and the admin share its links and metadata.
+
+        async with AsyncClient("localhost:9092") as client:
+            await client.admin.create_topics([NewTopic("orders", partitions=3)])
+
+    Use it from one event loop. `connect`, `clock` and `randomness` are seams for tests.
+    """
+
+    def __init__(
+        self,
+        target: str | Iterable[str] | ClientSettings,
+        *,
+        connect: Connect | None = None,
+        clock: Clock | None = None,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.settings = settings_from(target)
+        self.clock: Clock = SystemClock() if clock is None else clock
+        self._connect: Connect = connect_by_loop if connect is None else connect
+        self._tls = tls_context(self.settings.security)
+        self._links: dict[NodeId, Link] = {}
+        self._owned: list[AsyncProducer | AsyncReader] = []
+        self._closed = False
+        self.session = Session(
+            settings=self.settings,
+            cluster=Cluster(self.settings.addresses),
+            randomness=SystemRandomness() if randomness is None else randomness,
+            now_ms=self.now_ms,
+            connected=self._connected,
+        )
+        self.admin = AsyncAdmin(self)
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def producer(self, settings: ProducerSettings | None = None) -> AsyncProducer:
+        """A producer over this client's links; close it (or use `async with`) to flush."""
+        producer = AsyncProducer(self, settings or ProducerSettings())
+        self._owned.append(producer)
+        return producer
+
+    def reader(
+        self,
+        assignment: Mapping[TopicPartition, int | OffsetSpec],
+        settings: ReaderSettings | None = None,
+    ) -> AsyncReader:
+        """A reader of these partitions, each from an offset, an end or a time."""
+        reader = AsyncReader(self, assignment, settings or ReaderSettings())
+        self._owned.append(reader)
+        return reader
+
+    async def connect(self) -> None:
+        """Reach any broker and learn the cluster; optional, calls do it when they need it."""
+        await self.run(refresh_metadata(self.session, []))
+
+    async def topic(self, name: str, *, create: bool = False) -> TopicState:
+        """The topic's partitions and leaders; with `create` it may be auto-created."""
+        return (await self.run(ensure_topics(self.session, [name], create=create)))[name]
+
+    async def close(self) -> None:
+        """Close producers (flushing them), readers and links."""
+        if self._closed:
+            return
+        for part in self._owned:
+            await part.close()
+        self._closed = True
+        links = list(self._links.values())
+        self._links.clear()
+        for link in links:
+            link.close()
+        for link in links:
+            await link.wait_closed()
+
+    # -- driving the core
+
+    def now_ms(self) -> float:
+        """Milliseconds that only grow, by the loop's clock."""
+        return asyncio.get_running_loop().time() * 1000
+
+    def submit(self, ask: Ask) -> Answer:
+        """Send one request; requests to one node keep their order."""
+        link = self._link(ask.node)
+        if isinstance(link, HeadraceError):
+            answer: Answer = asyncio.get_running_loop().create_future()
+            answer.set_exception(link)
+            return answer
+        return link.submit(ask)
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Drive a flow of the core to its result."""
+        result: Any = None
+        error: HeadraceError | None = None
+        try:
+            while True:
+                effect = flow.send(result) if error is None else flow.throw(error)
+                result, error = None, None
+                try:
+                    result = await self._perform(effect)
+                except HeadraceError as failure:
+                    error = failure
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+        finally:
+            if inspect.getgeneratorstate(flow) == inspect.GEN_SUSPENDED:
+                flow.close()
+
+    async def _perform(self, effect: Effect) -> Any:
+        if isinstance(effect, Ask):
+            return await self.submit(effect)
+        if isinstance(effect, AskMany):
+            return await self._ask_many(effect.asks)
+        await asyncio.sleep(effect.ms / 1000)
+        return None
+
+    async def _ask_many(self, asks: Sequence[Ask]) -> list[Message | HeadraceError | None]:
+        answers = [self.submit(ask) for ask in asks]
+        if answers:
+            await asyncio.wait(answers)
+        outcomes: list[Message | HeadraceError | None] = []
+        for answer in answers:
+            failure = answer.exception()
+            if failure is None:
+                outcomes.append(answer.result())
+            elif isinstance(failure, HeadraceError):
+                outcomes.append(failure)
+            else:
+                raise failure
+        return outcomes
+
+    def _link(self, node: NodeId) -> Link | HeadraceError:
+        if self._closed:
+            return ClientClosed()
+        address = self.session.cluster.address(node)
+        if address is None:
+            return BrokerUnreachable(f"broker {node} is not in the cluster's metadata")
+        link = self._links.get(node)
+        if link is None or link.is_closed or link.address != address:
+            if link is not None:
+                link.close()
+            link = self._links[node] = Link(address, self.settings, self._tls, self._connect)
+        return link
+
+    def _connected(self) -> list[NodeId]:
+        ready = [(link.in_flight, node) for node, link in self._links.items() if link.is_ready]
+        return [node for _, node in sorted(ready)]

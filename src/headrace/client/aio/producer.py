@@ -1,0 +1,148 @@
+"""Send records asynchronously: batched, retried, in order and without duplicates."""
+
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from headrace.client.aio.sender import ROOM_PER_RECORD, Sender
+from headrace.client.core.failures import ClientClosed
+from headrace.client.core.models import Headers, RecordMetadata
+from headrace.client.core.settings import ProducerSettings
+from headrace.core.errors import HeadraceError
+from headrace.core.files import Buffer
+from headrace.core.ids import TopicPartition
+from headrace.protocol.murmur2 import partition_for_key
+
+if TYPE_CHECKING:
+    from headrace.client.aio.client import AsyncClient
+
+Delivery = asyncio.Future[RecordMetadata]
+
+
+class AsyncProducer:
+    """Gathers records into batches and delivers them; made by `AsyncClient.producer`.
+
+        future = await producer.send("orders", b"...", key=b"42")   # waits only for buffer room
+        metadata = await future                                      # written, as acks demands
+
+    A sender task runs from the first record until `close`, which flushes.
+    """
+
+    def __init__(self, client: "AsyncClient", settings: ProducerSettings) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._now_ms = client.clock.now_ms
+        self._sender = Sender(client, settings, _settle)
+        self._turns: dict[str, int] = {}
+        self._closed = False
+
+    async def __aenter__(self) -> "AsyncProducer":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def send(
+        self,
+        topic: str,
+        value: Buffer | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Hand over a record; returns a future for its delivery as soon as there is room.
+
+        Without `partition` the key decides (murmur2, as the Java client), without a key
+        partitions take turns.
+        """
+        if self._closed:
+            raise ClientClosed("producer")
+        sender = self._sender
+        count = sender.partition_counts.get(topic)
+        if count is None or (partition is not None and not 0 <= partition < count):
+            count = await sender.count_partitions(topic, partition)
+        if partition is None:
+            if key is not None:
+                partition = partition_for_key(key, count)
+            else:
+                partition = self._turns.get(topic, 0) % count
+                self._turns[topic] = partition + 1
+        if sender.is_crowded:
+            await sender.wait_for_room(len(value or b"") + len(key or b"") + ROOM_PER_RECORD)
+        if timestamp_ms is None:
+            timestamp_ms = self._now_ms()
+        delivery: Delivery = self._loop.create_future()
+        now_ms = self._loop.time() * 1000
+        if sender.sending.append(
+            topic, partition, key, value, headers, timestamp_ms, delivery, now_ms
+        ):
+            sender.nudge()
+        return delivery
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Buffer | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Send one record and wait until it is delivered."""
+        delivery = await self.send(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+        return await delivery
+
+    async def send_batch(self, partition: TopicPartition, batch: Buffer) -> Delivery:
+        """Send one encoded batch as it is; the future has the offset of its first record.
+
+        Only the producer's id and sequence are written into it: for those who encode by columns.
+        """
+        if self._closed:
+            raise ClientClosed("producer")
+        sender = self._sender
+        if partition.topic not in sender.partition_counts:
+            await sender.count_partitions(partition.topic, partition.partition)
+        await sender.wait_for_room(len(batch))
+        delivery: Delivery = self._loop.create_future()
+        sender.sending.append_batch(partition, batch, delivery, self._loop.time() * 1000)
+        sender.nudge()
+        return delivery
+
+    async def flush(self) -> None:
+        """Send what is buffered without waiting for linger; return when all is settled."""
+        await self._sender.flush()
+
+    async def close(self) -> None:
+        """Flush, then stop. Records that cannot be delivered fail by their delivery timeout."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self._sender.flush()
+        finally:
+            await self._sender.stop()
+
+
+def _settle(delivery: Delivery, outcome: RecordMetadata | HeadraceError) -> None:
+    if delivery.done():
+        return
+    if isinstance(outcome, HeadraceError):
+        delivery.set_exception(outcome)
+        # Whoever only flushes must not be told of it a second time by the garbage collector.
+        delivery.exception()
+    else:
+        delivery.set_result(outcome)

@@ -1,0 +1,165 @@
+"""Read partitions by assignment, asynchronously, with the next fetch already on its way."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.client.core.failures import ClientClosed
+from headrace.client.core.fetching import FetchCall, Fetching
+from headrace.client.core.models import FetchedChunk, OffsetSpec, ReceivedRecord
+from headrace.client.core.settings import ReaderSettings
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.protocol.records.decode import Record
+
+if TYPE_CHECKING:
+    from headrace.client.aio.client import AsyncClient
+    from headrace.client.aio.link import Answer
+
+R = TypeVar("R")
+_RECORDS_PER_POLL = 500
+
+
+class AsyncReader:
+    """Reads the assigned partitions in offset order; made by `AsyncClient.reader`."""
+
+    def __init__(
+        self,
+        client: "AsyncClient",
+        assignment: Mapping[TopicPartition, int | OffsetSpec],
+        settings: ReaderSettings,
+    ) -> None:
+        self._client = client
+        self._fetching = Fetching(client.session, settings)
+        self._fetching.assign(assignment)
+        self._arrived = asyncio.Event()
+        self._in_flight: set[Answer] = set()
+        self._closed = False
+
+    async def __aenter__(self) -> "AsyncReader":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def poll(
+        self, timeout_ms: float = 1000, max_records: int = _RECORDS_PER_POLL
+    ) -> dict[TopicPartition, list[Record]]:
+        """Records that have arrived, by partition; waits up to `timeout_ms` for the first."""
+        return await self._poll(timeout_ms, lambda: self._fetching.take(max_records)) or {}
+
+    async def fetch(self, timeout_ms: float = 1000) -> list[FetchedChunk]:
+        """Undecoded batches that have arrived; waits up to `timeout_ms` for the first.
+
+        Batches of control and aborted records are among them, and the first batch of a chunk
+        may begin before the position: the caller filters.
+        """
+        return await self._poll(timeout_ms, self._fetching.take_chunks) or []
+
+    async def __aiter__(self) -> AsyncIterator[ReceivedRecord]:
+        """Every record from the position on, without end; waits for new ones."""
+        while True:
+            for (topic, number), records in (await self.poll()).items():
+                for record in records:
+                    yield ReceivedRecord(topic, number, *record)
+
+    def assign(self, assignment: Mapping[TopicPartition, int | OffsetSpec]) -> None:
+        """Read other partitions from now on."""
+        self._fetching.assign(assignment)
+
+    def seek(self, partition: TopicPartition, start: int | OffsetSpec) -> None:
+        """Go on from another offset, end or time."""
+        self._fetching.seek(partition, start)
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record to be returned."""
+        cursor = self._fetching.cursor(partition)
+        if cursor.position is None:
+            await self._client.run(self._fetching.lookup())
+        assert cursor.position is not None
+        return cursor.position
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return nothing from these until `resume`."""
+        for partition in partitions:
+            self._fetching.cursor(partition).is_paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        for partition in partitions:
+            self._fetching.cursor(partition).is_paused = False
+
+    def high_watermark(self, partition: TopicPartition) -> int:
+        """The end of what may be read, as of the last fetch; -1 before the first."""
+        return self._fetching.cursor(partition).high_watermark
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        return self._fetching.partitions
+
+    async def close(self) -> None:
+        """Stop fetching; answers that still come are dropped."""
+        self._closed = True
+        for answer in list(self._in_flight):
+            answer.cancel()
+
+    async def _poll(self, timeout_ms: float, take: Callable[[], R]) -> R | None:
+        deadline_ms = self._client.now_ms() + timeout_ms
+        while True:
+            if self._closed:
+                raise ClientClosed("reader")
+            if not await self._look_up(deadline_ms):
+                return None
+            self._launch()
+            taken = take()
+            if taken:
+                self._launch()
+                return taken
+            self._fetching.raise_error()
+            now_ms = self._client.now_ms()
+            if now_ms >= deadline_ms:
+                return None
+            await self._wait(min(deadline_ms, self._fetching.next_retry_ms(now_ms)) - now_ms)
+
+    async def _look_up(self, deadline_ms: float) -> bool:
+        if not self._fetching.needs_lookup(self._client.now_ms()):
+            return True
+        left_ms = max(deadline_ms - self._client.now_ms(), 0)
+        try:
+            async with asyncio.timeout(left_ms / 1000):
+                await self._client.run(self._fetching.lookup())
+        except TimeoutError:
+            return False
+        return True
+
+    async def _wait(self, ms: float) -> None:
+        self._arrived.clear()
+        try:
+            async with asyncio.timeout(ms / 1000):
+                await self._arrived.wait()
+        except TimeoutError:
+            return
+
+    def _launch(self) -> None:
+        for call in self._fetching.plan(self._client.now_ms()):
+            answer = self._client.submit(call.ask)
+            self._in_flight.add(answer)
+            answer.add_done_callback(partial(self._landed, call))
+
+    def _landed(self, call: FetchCall, answer: "Answer") -> None:
+        self._in_flight.discard(answer)
+        if answer.cancelled():
+            return
+        failure = answer.exception()
+        if failure is not None and not isinstance(failure, HeadraceError):
+            raise failure
+        outcome = failure or answer.result()
+        assert outcome is not None
+        self._fetching.answered(call, outcome, self._client.now_ms())
+        self._arrived.set()

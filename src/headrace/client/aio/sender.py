@@ -1,0 +1,178 @@
+"""The task behind a producer: keeps requests flowing, looks up leaders, tells who waits."""
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headrace.client.core.failures import BufferFull, ClientClosed
+from headrace.client.core.identity import new_identity
+from headrace.client.core.lookups import ensure_topics, topic_error
+from headrace.client.core.sending import ProduceCall, Sending, Settle
+from headrace.client.core.settings import ProducerSettings
+from headrace.core.errors import ErrorCode, HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.client.aio.client import AsyncClient
+    from headrace.client.aio.link import Answer
+
+ROOM_PER_RECORD = 64
+
+
+class Sender:
+    """Drives `Sending` on an event loop; both faces' producers stand on it."""
+
+    def __init__(self, client: "AsyncClient", settings: ProducerSettings, settle: Settle) -> None:
+        self._client = client
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self.sending = Sending(client.session, settings, settle)
+        self.partition_counts: dict[str, int] = {}
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._lookup: asyncio.Task[None] | None = None
+        self._room_waiters: deque[asyncio.Future[None]] = deque()
+        self._idle_waiters: list[asyncio.Future[None]] = []
+
+    def nudge(self) -> None:
+        """There is something to look at: new records, or an answer."""
+        self._wake.set()
+        if self._task is None:
+            self._task = self._loop.create_task(self._run())
+
+    async def count_partitions(self, topic: str, partition: int | None) -> int:
+        """How many partitions the topic has (it may be auto-created); checks the one given."""
+        state = await self._client.topic(topic, create=True)
+        count = len(state.partitions)
+        if partition is not None and not 0 <= partition < count:
+            raise topic_error(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition}", may_appear=False
+            )
+        self.partition_counts[topic] = count
+        return count
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a small record must wait for room (others may be waiting before it)."""
+        return bool(self._room_waiters) or (
+            self.sending.buffered_bytes + ROOM_PER_RECORD > self._settings.buffer_bytes
+        )
+
+    async def wait_for_room(self, size: int) -> None:
+        """Return when `size` bytes fit the buffer, in the order of asking."""
+        limit_ms = self._settings.block_ms_max
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                if not self._room_waiters and self.sending.has_room(size):
+                    return
+                room: asyncio.Future[None] = self._loop.create_future()
+                self._room_waiters.append(room)
+                self.nudge()
+                try:
+                    await room
+                    while not self.sending.has_room(size):
+                        room = self._loop.create_future()
+                        self._room_waiters.appendleft(room)
+                        await room
+                finally:
+                    if room in self._room_waiters:
+                        self._room_waiters.remove(room)
+        except TimeoutError:
+            raise BufferFull(
+                f"no room for {size} bytes within {limit_ms} ms: {self.sending.buffered_bytes} of "
+                f"{self._settings.buffer_bytes} bytes wait to be sent",
+                hint="the brokers are slower than the sender; raise buffer_bytes or send less",
+            ) from None
+
+    async def flush(self) -> None:
+        """Send what is buffered without waiting for linger; return when all is settled."""
+        if self.sending.is_idle:
+            return
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._idle_waiters.append(done)
+        self.sending.begin_flush()
+        self.nudge()
+        try:
+            await done
+        finally:
+            self.sending.end_flush()
+
+    async def stop(self) -> None:
+        """End the tasks; what is still queued fails."""
+        for task in (self._task, self._lookup):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        self.sending.fail_all(ClientClosed("producer"))
+        self._tell_waiters()
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            await self._step()
+            await self._sleep_until(self.sending.next_due_ms(self._client.now_ms()))
+
+    async def _step(self) -> None:
+        sending, now_ms = self.sending, self._client.now_ms()
+        sending.expire(now_ms)
+        if sending.needs_identity:
+            await self._identify()
+        if sending.stale_topics(now_ms) and (self._lookup is None or self._lookup.done()):
+            self._lookup = self._loop.create_task(self._look_up())
+        for call in sending.drain(self._client.now_ms()):
+            self._client.submit(call.ask).add_done_callback(partial(self._landed, call))
+        self._tell_waiters()
+
+    async def _identify(self) -> None:
+        try:
+            self.sending.identity = await self._client.run(new_identity(self._client.session))
+        except HeadraceError as error:
+            self.sending.fail_all(error)
+
+    async def _look_up(self) -> None:
+        """Find leaders anew. Failing, the batches wait on: their delivery timeout decides."""
+        session = self._client.session
+        stale = self.sending.stale_topics(self._client.now_ms())
+        session.cluster.forget(stale)
+        try:
+            found = await self._client.run(ensure_topics(session, stale, create=True))
+        except HeadraceError:
+            found = {}
+        for topic, state in found.items():
+            self.partition_counts[topic] = len(state.partitions)
+        if self.sending.stale_topics(self._client.now_ms()):
+            await asyncio.sleep(session.backoff.delay_ms(1) / 1000)
+        self._wake.set()
+
+    def _landed(self, call: ProduceCall, answer: "Answer") -> None:
+        now_ms = self._client.now_ms()
+        if answer.cancelled():
+            self.sending.answered(call, ClientClosed("producer"), now_ms)
+        else:
+            failure = answer.exception()
+            if failure is not None and not isinstance(failure, HeadraceError):
+                raise failure
+            self.sending.answered(call, failure or answer.result(), now_ms)
+        self._tell_waiters()
+        self._wake.set()
+
+    def _tell_waiters(self) -> None:
+        if self._room_waiters and self.sending.has_room(ROOM_PER_RECORD):
+            room = self._room_waiters.popleft()
+            if not room.done():
+                room.set_result(None)
+        if self._idle_waiters and self.sending.is_idle:
+            waiters, self._idle_waiters = self._idle_waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    async def _sleep_until(self, due_ms: float) -> None:
+        if due_ms == float("inf"):
+            await self._wake.wait()
+            return
+        try:
+            async with asyncio.timeout_at(due_ms / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            return

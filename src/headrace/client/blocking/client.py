@@ -1,0 +1,212 @@
+"""The client for blocking code: sockets to brokers, metadata, and what is made of them."""
+
+import inspect
+import select
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from headrace.client.blocking.admin import Admin
+from headrace.client.blocking.link import Link, Ticket
+from headrace.client.blocking.producer import Producer
+from headrace.client.blocking.reader import Reader
+from headrace.client.core.cluster import Cluster, TopicState
+from headrace.client.core.failures import BrokerUnreachable, CallTimedOut, ClientClosed
+from headrace.client.core.flows import Ask, AskMany, Effect, Flow, Session
+from headrace.client.core.lookups import ensure_topics, refresh_metadata
+from headrace.client.core.models import OffsetSpec
+from headrace.client.core.settings import (
+    ClientSettings,
+    ProducerSettings,
+    ReaderSettings,
+    settings_from,
+)
+from headrace.client.real import SystemClock, SystemRandomness, sleep_ms
+from headrace.client.tls import tls_context
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import NodeId, TopicPartition
+from headrace.core.seams import Clock, Randomness
+from headrace.protocol.message import Message
+
+T = TypeVar("T")
+
+
+class Client:
+    """A connection to a cluster; readers and the admin share its sockets and metadata.
+
+        with Client("localhost:9092") as client:
+            client.admin.create_topics([NewTopic("orders", partitions=3)])
+
+    Use it from one thread at a time.
+    """
+
+    def __init__(
+        self,
+        target: str | Iterable[str] | ClientSettings,
+        *,
+        clock: Clock | None = None,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.settings = settings_from(target)
+        self._clock: Clock = SystemClock() if clock is None else clock
+        self._tls = tls_context(self.settings.security)
+        self._links: dict[NodeId, Link] = {}
+        self._owned: list[Producer | Reader] = []
+        self._closed = False
+        self.now_ms = self._clock.monotonic_ms
+        self.session = Session(
+            settings=self.settings,
+            cluster=Cluster(self.settings.addresses),
+            randomness=SystemRandomness() if randomness is None else randomness,
+            now_ms=self.now_ms,
+            connected=self._connected,
+        )
+        self.admin = Admin(self)
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def producer(self, settings: ProducerSettings | None = None) -> Producer:
+        """A producer with connections and a thread of its own; closing it flushes."""
+        producer = Producer(self.settings, settings or ProducerSettings())
+        self._owned.append(producer)
+        return producer
+
+    def reader(
+        self,
+        assignment: Mapping[TopicPartition, int | OffsetSpec],
+        settings: ReaderSettings | None = None,
+    ) -> Reader:
+        """A reader of these partitions, each from an offset, an end or a time."""
+        reader = Reader(self, assignment, settings or ReaderSettings())
+        self._owned.append(reader)
+        return reader
+
+    def connect(self) -> None:
+        """Reach any broker and learn the cluster; optional, calls do it when they need it."""
+        self.run(refresh_metadata(self.session, []))
+
+    def topic(self, name: str, *, create: bool = False) -> TopicState:
+        """The topic's partitions and leaders; with `create` it may be auto-created."""
+        return self.run(ensure_topics(self.session, [name], create=create))[name]
+
+    def close(self) -> None:
+        """Close producers (flushing them), readers and sockets."""
+        if self._closed:
+            return
+        for part in self._owned:
+            part.close()
+        self._closed = True
+        for link in self._links.values():
+            link.fail(ClientClosed("connection"))
+        self._links.clear()
+
+    # -- driving the core
+
+    def submit(self, ask: Ask) -> Ticket:
+        """Send one request; requests to one node keep their order."""
+        try:
+            return self._link(ask.node).submit(ask)
+        except HeadraceError as error:
+            ticket = Ticket()
+            ticket.outcome = error
+            return ticket
+
+    def wait(self, wait_ms: float) -> None:
+        """Wait until an answer may have come, at most `wait_ms`; settles tickets."""
+        waiting = [link for link in self._links.values() if link.is_waiting]
+        if not waiting:
+            sleep_ms(wait_ms)
+            return
+        limit_ms = min(wait_ms, *(link.wait_limit_ms() for link in waiting))
+        if len(waiting) == 1:
+            waiting[0].receive(limit_ms)
+            return
+        poll = select.poll()
+        by_descriptor = {link.socket.fileno(): link for link in waiting}
+        for descriptor in by_descriptor:
+            poll.register(descriptor, select.POLLIN)
+        for descriptor, _ in poll.poll(limit_ms):
+            by_descriptor[descriptor].receive(0)
+        for link in waiting:
+            if not link.is_closed and link.wait_limit_ms() <= 0:
+                link.receive(0)
+
+    def run(self, flow: Flow[T], deadline_ms: float = float("inf")) -> T:
+        """Drive a flow of the core to its result, or raise CallTimedOut at the deadline."""
+        result: Any = None
+        error: HeadraceError | None = None
+        try:
+            while True:
+                effect = flow.send(result) if error is None else flow.throw(error)
+                result, error = None, None
+                try:
+                    result = self._perform(effect, deadline_ms)
+                except HeadraceError as failure:
+                    error = failure
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+        finally:
+            if inspect.getgeneratorstate(flow) == inspect.GEN_SUSPENDED:
+                flow.close()
+
+    def _perform(self, effect: Effect, deadline_ms: float) -> Any:
+        if isinstance(effect, Ask):
+            outcome = self._answers([effect], deadline_ms)[0]
+            if isinstance(outcome, HeadraceError):
+                raise outcome
+            return outcome
+        if isinstance(effect, AskMany):
+            return self._answers(effect.asks, deadline_ms)
+        left_ms = deadline_ms - self.now_ms()
+        sleep_ms(min(effect.ms, max(left_ms, 0)))
+        self._check(deadline_ms)
+        return None
+
+    def _answers(
+        self, asks: Sequence[Ask], deadline_ms: float
+    ) -> list[Message | HeadraceError | None]:
+        tickets = [self.submit(ask) for ask in asks]
+        while any(ticket.outcome is None for ticket in tickets):
+            self._check(deadline_ms)
+            self.wait(deadline_ms - self.now_ms())
+        return [ticket.outcome for ticket in tickets]
+
+    def _check(self, deadline_ms: float) -> None:
+        if self.now_ms() >= deadline_ms:
+            raise CallTimedOut("the time for this call is up")
+
+    def _link(self, node: NodeId) -> Link:
+        if self._closed:
+            raise ClientClosed()
+        address = self.session.cluster.address(node)
+        if address is None:
+            raise BrokerUnreachable(f"broker {node} is not in the cluster's metadata")
+        link = self._links.get(node)
+        if link is not None and self._is_usable(link, address.host, address.port):
+            return link
+        link = self._links[node] = Link(address, self.settings, self._tls, self.now_ms)
+        return link
+
+    def _is_usable(self, link: Link, host: str, port: int) -> bool:
+        if link.is_closed:
+            return False
+        if (link.address.host, link.address.port) == (host, port) and (
+            link.is_waiting
+            or self.now_ms() - link.last_used_ms < self.settings.connection_idle_ms_max
+        ):
+            return True
+        link.fail(ClientClosed("connection"))
+        return False
+
+    def _connected(self) -> list[NodeId]:
+        return [node for node, link in self._links.items() if not link.is_closed]

@@ -1,0 +1,146 @@
+"""Read partitions by assignment in the caller's thread, with the next fetch already on its way."""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.client.blocking.link import Ticket
+from headrace.client.core.failures import CallTimedOut, ClientClosed
+from headrace.client.core.fetching import FetchCall, Fetching
+from headrace.client.core.models import FetchedChunk, OffsetSpec, ReceivedRecord
+from headrace.client.core.settings import ReaderSettings
+from headrace.core.ids import TopicPartition
+from headrace.protocol.records.decode import Record
+
+if TYPE_CHECKING:
+    from headrace.client.blocking.client import Client
+
+R = TypeVar("R")
+_RECORDS_PER_POLL = 500
+
+
+class Reader:
+    """Reads the assigned partitions in offset order; made by `Client.reader`.
+
+    Between two calls the answer to the next fetch gathers in the socket's buffer.
+    """
+
+    def __init__(
+        self,
+        client: "Client",
+        assignment: Mapping[TopicPartition, int | OffsetSpec],
+        settings: ReaderSettings,
+    ) -> None:
+        self._client = client
+        self._fetching = Fetching(client.session, settings)
+        self._fetching.assign(assignment)
+        self._in_flight: list[tuple[FetchCall, Ticket]] = []
+        self._closed = False
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def poll(
+        self, timeout_ms: float = 1000, max_records: int = _RECORDS_PER_POLL
+    ) -> dict[TopicPartition, list[Record]]:
+        """Records that have arrived, by partition; waits up to `timeout_ms` for the first."""
+        return self._poll(timeout_ms, lambda: self._fetching.take(max_records)) or {}
+
+    def fetch(self, timeout_ms: float = 1000) -> list[FetchedChunk]:
+        """Undecoded batches that have arrived; waits up to `timeout_ms` for the first.
+
+        Batches of control and aborted records are among them, and the first batch of a chunk
+        may begin before the position: the caller filters.
+        """
+        return self._poll(timeout_ms, self._fetching.take_chunks) or []
+
+    def __iter__(self) -> Iterator[ReceivedRecord]:
+        """Every record from the position on, without end; waits for new ones."""
+        while True:
+            for (topic, number), records in self.poll().items():
+                for record in records:
+                    yield ReceivedRecord(topic, number, *record)
+
+    def assign(self, assignment: Mapping[TopicPartition, int | OffsetSpec]) -> None:
+        """Read other partitions from now on."""
+        self._fetching.assign(assignment)
+
+    def seek(self, partition: TopicPartition, start: int | OffsetSpec) -> None:
+        """Go on from another offset, end or time."""
+        self._fetching.seek(partition, start)
+
+    def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record to be returned."""
+        cursor = self._fetching.cursor(partition)
+        if cursor.position is None:
+            self._client.run(self._fetching.lookup())
+        assert cursor.position is not None
+        return cursor.position
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return nothing from these until `resume`."""
+        for partition in partitions:
+            self._fetching.cursor(partition).is_paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        for partition in partitions:
+            self._fetching.cursor(partition).is_paused = False
+
+    def high_watermark(self, partition: TopicPartition) -> int:
+        """The end of what may be read, as of the last fetch; -1 before the first."""
+        return self._fetching.cursor(partition).high_watermark
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        return self._fetching.partitions
+
+    def close(self) -> None:
+        """Stop reading; the client's sockets stay open."""
+        self._closed = True
+
+    def _poll(self, timeout_ms: float, take: Callable[[], R]) -> R | None:
+        client, fetching = self._client, self._fetching
+        deadline_ms = client.now_ms() + timeout_ms
+        while True:
+            if self._closed:
+                raise ClientClosed("reader")
+            if fetching.needs_lookup(client.now_ms()):
+                try:
+                    client.run(fetching.lookup(), deadline_ms)
+                except CallTimedOut:
+                    if client.now_ms() >= deadline_ms:
+                        return None
+                    raise
+            self._launch()
+            taken = take()
+            if taken:
+                self._launch()
+                return taken
+            fetching.raise_error()
+            now_ms = client.now_ms()
+            if now_ms >= deadline_ms:
+                return None
+            client.wait(min(deadline_ms, fetching.next_retry_ms(now_ms)) - now_ms)
+            self._land()
+
+    def _launch(self) -> None:
+        for call in self._fetching.plan(self._client.now_ms()):
+            self._in_flight.append((call, self._client.submit(call.ask)))
+        self._land()
+
+    def _land(self) -> None:
+        waiting: list[tuple[FetchCall, Ticket]] = []
+        for call, ticket in self._in_flight:
+            if ticket.outcome is None:
+                waiting.append((call, ticket))
+            else:
+                self._fetching.answered(call, ticket.outcome, self._client.now_ms())
+        self._in_flight = waiting

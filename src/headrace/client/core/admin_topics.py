@@ -1,0 +1,215 @@
+"""Admin flows about topics and the cluster."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from uuid import UUID
+
+from headrace.client.core.failures import raise_for
+from headrace.client.core.flows import Flow, Session, ask_any, retrying
+from headrace.client.core.lookups import refresh_metadata, topic_error
+from headrace.client.core.models import (
+    BrokerDescription,
+    ClusterDescription,
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+)
+from headrace.core.errors import ErrorCode
+from headrace.core.ids import NO_TOPIC_ID
+from headrace.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from headrace.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from headrace.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from headrace.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from headrace.protocol.messages.metadata import MetadataResponseTopic
+
+
+def create_topics(
+    session: Session, topics: Sequence[NewTopic], *, validate_only: bool
+) -> Flow[dict[str, UUID]]:
+    """Create topics; returns their ids (all zero from old brokers)."""
+    request = CreateTopicsRequest(
+        topics=[_creatable(topic) for topic in topics],
+        timeout_ms=session.settings.request_timeout_ms,
+        validate_only=validate_only,
+    )
+
+    def attempt() -> Flow[dict[str, UUID]]:
+        response = yield from ask_any(session, request, CreateTopicsResponse)
+        for result in response.topics:
+            raise_for(result.error_code, result.error_message, f"create topic {result.name!r}")
+        session.cluster.forget(result.name for result in response.topics)
+        return {result.name: result.topic_id for result in response.topics}
+
+    return (yield from retrying(session, attempt))
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    assignments = topic.assignments or {}
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=-1 if assignments else topic.partitions,
+        replication_factor=-1 if assignments else topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in assignments.items()
+        ],
+        configs=[
+            CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+        ],
+    )
+
+
+def delete_topics(session: Session, topics: Collection[str | UUID]) -> Flow[None]:
+    """Delete topics by name or id."""
+    names = [topic for topic in topics if isinstance(topic, str)]
+    request = DeleteTopicsRequest(
+        topics=[
+            DeleteTopicState(name=topic, topic_id=NO_TOPIC_ID)
+            if isinstance(topic, str)
+            else DeleteTopicState(name=None, topic_id=topic)
+            for topic in topics
+        ],
+        topic_names=names,
+        timeout_ms=session.settings.request_timeout_ms,
+    )
+    # Before version 6 topics have names only.
+    version_min = 6 if len(names) < len(topics) else 0
+
+    def attempt() -> Flow[None]:
+        response = yield from ask_any(
+            session, request, DeleteTopicsResponse, version_min=version_min
+        )
+        session.cluster.forget(names)
+        for result in response.responses:
+            what = f"delete topic {result.name or result.topic_id!s}"
+            if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise topic_error(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result.name or "", may_appear=False
+                )
+            raise_for(result.error_code, result.error_message, what)
+
+    yield from retrying(session, attempt)
+
+
+def list_topics(session: Session, *, internal: bool) -> Flow[list[TopicDescription]]:
+    """Every topic that may be seen, by name."""
+
+    def attempt() -> Flow[list[TopicDescription]]:
+        response = yield from refresh_metadata(session, None)
+        found = [
+            _description(topic)
+            for topic in response.topics
+            if not topic.error_code and (internal or not topic.is_internal)
+        ]
+        return sorted(found, key=lambda topic: topic.name)
+
+    return (yield from retrying(session, attempt))
+
+
+def describe_topics(session: Session, names: Collection[str]) -> Flow[dict[str, TopicDescription]]:
+    """These topics as they are now; a missing one is an error."""
+
+    def attempt() -> Flow[dict[str, TopicDescription]]:
+        response = yield from refresh_metadata(session, names)
+        found: dict[str, TopicDescription] = {}
+        for topic in response.topics:
+            if topic.error_code:
+                code = session.cluster.topic_errors.get(
+                    topic.name or "", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+                raise topic_error(code, topic.name or "", may_appear=False)
+            found[topic.name or ""] = _description(topic)
+        return found
+
+    return (yield from retrying(session, attempt))
+
+
+def _description(topic: MetadataResponseTopic) -> TopicDescription:
+    partitions = sorted(topic.partitions, key=lambda part: part.partition_index)
+    return TopicDescription(
+        name=topic.name or "",
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            PartitionDescription(
+                partition=part.partition_index,
+                leader=part.leader_id,
+                leader_epoch=part.leader_epoch,
+                replicas=tuple(part.replica_nodes),
+                in_sync=tuple(part.isr_nodes),
+                offline=tuple(part.offline_replicas),
+            )
+            for part in partitions
+        ],
+    )
+
+
+def create_partitions(
+    session: Session,
+    counts: Mapping[str, int],
+    assignments: Mapping[str, Iterable[Sequence[int]]],
+    *,
+    validate_only: bool,
+) -> Flow[None]:
+    """Raise topics to a total number of partitions."""
+    request = CreatePartitionsRequest(
+        topics=[
+            CreatePartitionsTopic(
+                name=name,
+                count=count,
+                assignments=[
+                    CreatePartitionsAssignment(broker_ids=list(brokers))
+                    for brokers in assignments[name]
+                ]
+                if name in assignments
+                else None,
+            )
+            for name, count in counts.items()
+        ],
+        timeout_ms=session.settings.request_timeout_ms,
+        validate_only=validate_only,
+    )
+
+    def attempt() -> Flow[None]:
+        response = yield from ask_any(session, request, CreatePartitionsResponse)
+        session.cluster.forget(counts)
+        for result in response.results:
+            raise_for(result.error_code, result.error_message, f"partitions of {result.name!r}")
+
+    yield from retrying(session, attempt)
+
+
+def describe_cluster(session: Session) -> Flow[ClusterDescription]:
+    """The cluster's id, brokers and controller."""
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+
+    def attempt() -> Flow[ClusterDescription]:
+        response = yield from ask_any(session, request, DescribeClusterResponse)
+        raise_for(response.error_code, response.error_message, "describe cluster")
+        return ClusterDescription(
+            cluster_id=response.cluster_id,
+            controller_id=response.controller_id,
+            brokers=[
+                BrokerDescription(broker.broker_id, broker.host, broker.port, broker.rack)
+                for broker in response.brokers
+            ],
+        )
+
+    return (yield from retrying(session, attempt))

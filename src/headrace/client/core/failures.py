@@ -1,0 +1,106 @@
+"""What can go wrong on the client's side of the wire.
+
+    HeadraceError
+      ClientError
+        BrokerUnreachable        no connection, or it broke; the text has the address and reason
+        RequestTimedOut          one answer took too long
+        UnsupportedApi           the broker lacks an API or a version that the call needs
+        ClientClosed             used after close()
+        FinalError               not to be retried, whatever its code
+          CallTimedOut           a whole call with its retries took too long
+          DeliveryTimedOut       records not acknowledged within delivery_timeout_ms
+          BufferFull             send() waited block_ms_max for room
+          BadFrame               the other side does not speak this protocol
+
+Errors that a broker reports are `ApiError`s with the broker's own code.
+"""
+
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+
+
+class ClientError(HeadraceError):
+    """A failure seen by the client itself, not reported by a broker."""
+
+
+class BrokerUnreachable(ClientError):
+    """No connection to a broker could be made, or it was lost with requests unanswered."""
+
+    code = ErrorCode.NETWORK_EXCEPTION
+
+
+class RequestTimedOut(ClientError):
+    """No answer in time; whether the request took effect is not known."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class FinalError(ClientError):
+    """A failure after which the client has already done all the retrying there was time for."""
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+class CallTimedOut(FinalError):
+    """A call was retried until its time was up; the text has the last failure."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class DeliveryTimedOut(FinalError):
+    """Records were not acknowledged in time; they may or may not have been written."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class BufferFull(FinalError):
+    """The producer's buffer stayed full for as long as send() may wait."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class BadFrame(FinalError):
+    """The peer sent a length that no broker sends."""
+
+    code = ErrorCode.NETWORK_EXCEPTION
+
+    def __init__(self, length: int, limit: int) -> None:
+        super().__init__(
+            f"received a frame length of {length} bytes (limit {limit}); the other side is no "
+            "Kafka listener, or expects TLS: check the address and the security settings"
+        )
+
+
+class UnsupportedApi(ClientError):
+    """The broker does not offer the API, or none of the versions the call can use."""
+
+    code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class ClientClosed(ClientError):
+    """The client, producer or reader was already closed."""
+
+    def __init__(self, what: str = "client") -> None:
+        super().__init__(f"this {what} is closed; open a new one")
+
+
+def raise_for(code: int, message: str | None, what: str) -> None:
+    """Raise the broker's error, if it reported one, naming what was asked."""
+    if code:
+        raise error_for(code, message, what)
+
+
+def error_for(code: int, message: str | None, what: str) -> ApiError:
+    """The exception for a code reported by a broker."""
+    known = known_code(code)
+    detail = message or known.name.replace("_", " ").lower()
+    return ApiError(known, f"{what}: {detail}")
+
+
+def known_code(code: int) -> ErrorCode:
+    """The code as an enum member; one from a newer broker reads as UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

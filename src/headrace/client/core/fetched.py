@@ -1,0 +1,153 @@
+"""From fetched bytes to records: whole batches only, checked, without what must not be seen."""
+
+from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop
+from struct import Struct
+
+from headrace.client.core.models import FetchedChunk
+from headrace.core.errors import CorruptBatch
+from headrace.core.files import Buffer
+from headrace.core.ids import TopicPartition
+from headrace.protocol.records.checksum import crc32c
+from headrace.protocol.records.decode import Record, iterate_records
+from headrace.protocol.records.encode import ControlType
+from headrace.protocol.records.header import (
+    ATTRIBUTES_AT,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    parse_header,
+)
+
+_BASE_AND_LENGTH = Struct(">qi")
+_LAST_DELTA_AT = 23
+_CONTROL_KEY = Struct(">hh")
+
+
+def whole_batches(data: Buffer) -> tuple[memoryview, int | None]:
+    """Cut off a last batch that is not complete; also the last offset of what is left.
+
+    Brokers fill an answer up to its byte limit, in the middle of a batch if need be.
+    """
+    view = memoryview(data)
+    end, position, last = len(view), 0, None
+    while end - position >= HEADER_SIZE:
+        base_offset, length = _BASE_AND_LENGTH.unpack_from(view, position)
+        size = length + LENGTH_OVERHEAD
+        if size < HEADER_SIZE:
+            raise CorruptBatch(f"batch length {length} at position {position} of a fetch")
+        if size > end - position:
+            break
+        delta_at = position + _LAST_DELTA_AT
+        last = base_offset + int.from_bytes(view[delta_at : delta_at + 4], "big")
+        position += size
+    return view[:position], last
+
+
+def decode_chunk(chunk: FetchedChunk, start: int, *, check_crc: bool) -> Iterator[list[Record]]:
+    """The records of a chunk from offset `start` on, one list per batch that has any."""
+    aborted = _Aborted(chunk.aborted)
+    for position, header in _checked(chunk, check_crc=check_crc):
+        if header.last_offset < start:
+            continue
+        if aborted.hides(header, chunk.data, position) or header.is_control:
+            continue
+        records = list(iterate_records(chunk.data, position, header))
+        if records and records[0].offset < start:
+            records = [record for record in records if record.offset >= start]
+        if records:
+            yield records
+
+
+def _checked(chunk: FetchedChunk, *, check_crc: bool) -> Iterator[tuple[int, BatchHeader]]:
+    data, position = chunk.data, 0
+    while position < len(data):
+        header = parse_header(data, position)
+        where = f"{chunk.partition} at offset {header.base_offset}"
+        if header.magic != MAGIC:
+            raise CorruptBatch(f"{where}: batches of format {header.magic} are not supported")
+        end = position + header.size
+        if check_crc and crc32c(data[position + ATTRIBUTES_AT : end]) != header.crc:
+            raise CorruptBatch(f"{where}: the checksum does not match the bytes received")
+        yield position, header
+        position = end
+
+
+class _Aborted:
+    """Which producers are inside an aborted transaction at the current batch."""
+
+    __slots__ = ("_ahead", "_open")
+
+    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
+        self._ahead = [(first_offset, producer_id) for producer_id, first_offset in aborted]
+        heapify(self._ahead)
+        self._open: set[int] = set()
+
+    def hides(self, header: BatchHeader, data: memoryview, position: int) -> bool:
+        if not self._ahead and not self._open:
+            return False
+        while self._ahead and self._ahead[0][0] <= header.last_offset:
+            self._open.add(heappop(self._ahead)[1])
+        if header.is_control:
+            if _is_abort(data, position, header):
+                self._open.discard(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._open
+
+
+def _is_abort(data: memoryview, position: int, header: BatchHeader) -> bool:
+    record = next(iterate_records(data, position, header), None)
+    if record is None or record.key is None or len(record.key) < _CONTROL_KEY.size:
+        return False
+    return bool(_CONTROL_KEY.unpack_from(record.key)[1] == ControlType.ABORT)
+
+
+class Cursor:
+    """One partition being read: where the caller is, what is fetched ahead, what went wrong."""
+
+    __slots__ = (
+        "buffered_bytes",
+        "chunks",
+        "decoded",
+        "error",
+        "failures",
+        "fetch_offset",
+        "generation",
+        "high_watermark",
+        "is_paused",
+        "last_stable_offset",
+        "log_start_offset",
+        "partition",
+        "position",
+        "retry_at_ms",
+    )
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.position: int | None = None
+        self.fetch_offset = -1
+        # Grows with every seek: an answer to a fetch from before it is dropped.
+        self.generation = 0
+        self.is_paused = False
+        self.failures = 0
+        self.retry_at_ms = 0.0
+        self.error: Exception | None = None
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.chunks: list[FetchedChunk] = []
+        self.decoded: Iterator[list[Record]] = iter(())
+        self.buffered_bytes = 0
+
+    def move(self, offset: int | None) -> None:
+        """Forget everything fetched; go on from `offset` (None: to be found out)."""
+        self.generation += 1
+        self.position = offset
+        self.fetch_offset = -1 if offset is None else offset
+        self.chunks.clear()
+        self.decoded = iter(())
+        self.buffered_bytes = 0
+        self.error = None
+        self.failures = 0
+        self.retry_at_ms = 0.0

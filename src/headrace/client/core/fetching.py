@@ -1,0 +1,339 @@
+"""The reader without I/O: which fetches to send, what to make of their answers.
+
+One fetch per broker is in flight at a time, and the next one is sent while the records of the
+last are still being read. A face calls `plan` for requests, `answered` with their outcome, and
+`take` or `take_chunks` for what has arrived.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from headrace.client.core.cluster import BrokerAddress
+from headrace.client.core.failures import error_for
+from headrace.client.core.fetched import Cursor, decode_chunk, whole_batches
+from headrace.client.core.flows import Ask, Flow, Session, retrying
+from headrace.client.core.lookups import STALE_METADATA, by_leader, list_offsets
+from headrace.client.core.models import EARLIEST, LATEST, FetchedChunk, OffsetSpec
+from headrace.client.core.settings import ReaderSettings
+from headrace.core.errors import ErrorCode, HeadraceError, OffsetOutOfRange
+from headrace.core.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
+from headrace.protocol.message import Message
+from headrace.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from headrace.protocol.records.decode import Record
+
+_LAST_VERSION_BY_NAME = 12
+_RESET = {"earliest": EARLIEST, "latest": LATEST}
+
+
+@dataclass(slots=True)
+class FetchCall:
+    """A fetch to send, and the state each partition was in when it was planned."""
+
+    ask: Ask
+    cursors: Mapping[TopicPartition, tuple[Cursor, int]]
+
+
+class Fetching:
+    """Cursors for the assigned partitions, and the fetches that move them."""
+
+    def __init__(self, session: Session, settings: ReaderSettings) -> None:
+        self._session = session
+        self._settings = settings
+        self._cursors: dict[TopicPartition, Cursor] = {}
+        self._specs: dict[TopicPartition, OffsetSpec] = {}
+        self._busy: set[NodeId] = set()
+
+    # -- what to read
+
+    def assign(self, assignment: Mapping[TopicPartition, int | OffsetSpec]) -> None:
+        """Read these partitions and no others; those already read start anew as given."""
+        self._cursors = {}
+        self._specs = {}
+        for partition, start in assignment.items():
+            key = TopicPartition(*partition)
+            self._cursors[key] = Cursor(key)
+            self.seek(key, start)
+
+    def seek(self, partition: TopicPartition, start: int | OffsetSpec) -> None:
+        """Go on from another place; what was fetched ahead is dropped."""
+        cursor = self.cursor(partition)
+        self._specs.pop(cursor.partition, None)
+        if isinstance(start, OffsetSpec):
+            cursor.move(None)
+            self._specs[cursor.partition] = start
+        elif start < 0:
+            raise OffsetOutOfRange(f"{partition}: offset {start} is negative")
+        else:
+            cursor.move(start)
+
+    def cursor(self, partition: TopicPartition) -> Cursor:
+        """The partition's state; a KeyError's kinder cousin if it is not assigned."""
+        cursor = self._cursors.get(partition)
+        if cursor is None:
+            raise error_for(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "not assigned to this reader", str(partition)
+            )
+        return cursor
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return list(self._cursors)
+
+    # -- what must be known first
+
+    def needs_lookup(self, now_ms: float) -> bool:
+        """Whether `lookup` must run before every partition can be fetched."""
+        if self._specs:
+            return True
+        cluster, age = self._session.cluster, self._session.settings.metadata_age_ms_max
+        return any(
+            cluster.leader(partition) is None or cluster.is_stale(partition.topic, now_ms, age)
+            for partition in self._cursors
+        )
+
+    def lookup(self) -> Flow[None]:
+        """Find leaders, and offsets for the places given by meaning or time."""
+        yield from retrying(self._session, lambda: by_leader(self._session, self._cursors))
+        specs = dict(self._specs)
+        if not specs:
+            return
+        found = yield from list_offsets(
+            self._session, specs, read_committed=self._settings.isolation == "read_committed"
+        )
+        missing = {partition: LATEST for partition, listed in found.items() if listed.offset < 0}
+        if missing:
+            # Nothing is that late: what comes next is what the caller asked for.
+            found.update((yield from list_offsets(self._session, missing)))
+        for partition, listed in found.items():
+            if self._specs.get(partition) is specs[partition]:
+                del self._specs[partition]
+                self._cursors[partition].move(listed.offset)
+
+    # -- fetches out
+
+    def plan(self, now_ms: float) -> list[FetchCall]:
+        """A fetch for every broker that has none in flight and something to fetch."""
+        by_node: dict[NodeId, list[Cursor]] = {}
+        for partition, cursor in self._cursors.items():
+            if self._is_fetchable(cursor, now_ms):
+                node = self._session.cluster.leader(partition)
+                if node is not None and node not in self._busy:
+                    by_node.setdefault(node, []).append(cursor)
+        return [self._request(node, cursors) for node, cursors in by_node.items()]
+
+    def _is_fetchable(self, cursor: Cursor, now_ms: float) -> bool:
+        return (
+            cursor.position is not None
+            and not cursor.is_paused
+            and cursor.error is None
+            and cursor.retry_at_ms <= now_ms
+            and (not cursor.chunks or cursor.buffered_bytes < self._settings.prefetch_bytes)
+        )
+
+    def _request(self, node: NodeId, cursors: Iterable[Cursor]) -> FetchCall:
+        cluster, settings = self._session.cluster, self._settings
+        planned = {cursor.partition: (cursor, cursor.generation) for cursor in cursors}
+        topics: dict[str, list[FetchPartition]] = {}
+        for partition, (cursor, _) in planned.items():
+            topics.setdefault(partition.topic, []).append(
+                FetchPartition(
+                    partition=partition.partition,
+                    current_leader_epoch=cluster.leader_epoch(partition),
+                    fetch_offset=cursor.fetch_offset,
+                    partition_max_bytes=settings.partition_bytes_max,
+                )
+            )
+        wanted = [
+            FetchTopic(topic=name, topic_id=cluster.topic_id(name), partitions=parts)
+            for name, parts in topics.items()
+        ]
+        by_id = all(topic.topic_id != NO_TOPIC_ID for topic in wanted)
+        request = FetchRequest(
+            max_wait_ms=settings.fetch_wait_ms_max,
+            min_bytes=settings.fetch_bytes_min,
+            max_bytes=settings.fetch_bytes_max,
+            isolation_level=int(settings.isolation == "read_committed"),
+            topics=wanted,
+            rack_id=settings.rack,
+        )
+        self._busy.add(node)
+        ask = Ask(
+            node,
+            request,
+            FetchResponse,
+            self._session.settings.request_timeout_ms + settings.fetch_wait_ms_max,
+            version_max=1000 if by_id else _LAST_VERSION_BY_NAME,
+        )
+        return FetchCall(ask, planned)
+
+    # -- answers in
+
+    def answered(self, call: FetchCall, answer: Message | HeadraceError, now_ms: float) -> None:
+        """Take what came of a fetch."""
+        self._busy.discard(call.ask.node)
+        if isinstance(answer, HeadraceError):
+            self._all_failed(call, answer, now_ms)
+            return
+        assert isinstance(answer, FetchResponse)
+        if answer.error_code:
+            self._all_failed(call, error_for(answer.error_code, None, "fetch"), now_ms)
+            return
+        for node in answer.node_endpoints:
+            self._session.cluster.note_broker(
+                BrokerAddress(NodeId(node.node_id), node.host, node.port, node.rack)
+            )
+        names = self._session.cluster.topic_names()
+        for topic in answer.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
+            for data in topic.partitions:
+                partition = TopicPartition(name, data.partition_index)
+                planned = call.cursors.get(partition)
+                if planned is not None and planned[0].generation == planned[1]:
+                    self._take_in(planned[0], data, now_ms)
+
+    def _all_failed(self, call: FetchCall, error: HeadraceError, now_ms: float) -> None:
+        for cursor, generation in call.cursors.values():
+            if cursor.generation == generation:
+                self._failed(cursor, error, now_ms)
+
+    def _take_in(self, cursor: Cursor, data: PartitionData, now_ms: float) -> None:
+        if data.error_code:
+            self._partition_failed(cursor, data, now_ms)
+            return
+        cursor.failures = 0
+        cursor.high_watermark = data.high_watermark
+        cursor.last_stable_offset = data.last_stable_offset
+        cursor.log_start_offset = data.log_start_offset
+        if not data.records:
+            return
+        try:
+            batches, last_offset = whole_batches(data.records)
+        except HeadraceError as error:
+            cursor.error = error
+            return
+        if last_offset is None:
+            return
+        aborted = [(txn.producer_id, txn.first_offset) for txn in data.aborted_transactions or ()]
+        cursor.chunks.append(
+            FetchedChunk(
+                cursor.partition,
+                cursor.fetch_offset,
+                batches,
+                data.high_watermark,
+                data.last_stable_offset,
+                data.log_start_offset,
+                aborted,
+            )
+        )
+        cursor.buffered_bytes += len(batches)
+        cursor.fetch_offset = max(cursor.fetch_offset, last_offset + 1)
+        # To the back of the line, so that a small fetch_bytes_max starves nobody.
+        self._cursors[cursor.partition] = self._cursors.pop(cursor.partition)
+
+    def _partition_failed(self, cursor: Cursor, data: PartitionData, now_ms: float) -> None:
+        leader = data.current_leader
+        if leader.leader_id >= 0:
+            self._session.cluster.note_leader(
+                cursor.partition, NodeId(leader.leader_id), LeaderEpoch(leader.leader_epoch)
+            )
+        error = error_for(data.error_code, None, f"fetch of {cursor.partition}")
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(cursor)
+        else:
+            self._failed(cursor, error, now_ms)
+
+    def _out_of_range(self, cursor: Cursor) -> None:
+        reset = _RESET.get(self._settings.offset_reset)
+        if cursor.chunks:
+            return  # ask again when what is already here has been read
+        if reset is not None:
+            self.seek(cursor.partition, reset)
+        else:
+            cursor.error = OffsetOutOfRange(
+                f"{cursor.partition}: offset {cursor.fetch_offset} does not exist (any more); seek "
+                "to another offset, or set offset_reset to 'earliest' or 'latest'"
+            )
+
+    def _failed(self, cursor: Cursor, error: HeadraceError, now_ms: float) -> None:
+        if error.code in STALE_METADATA:
+            self._session.cluster.forget([cursor.partition.topic])
+        if error.retriable:
+            cursor.failures += 1
+            cursor.retry_at_ms = now_ms + self._session.backoff.delay_ms(cursor.failures)
+        else:
+            cursor.error = error
+
+    # -- records out
+
+    def take(self, records_max: int) -> dict[TopicPartition, list[Record]]:
+        """Decode up to about `records_max` records; the rest of a batch waits for the next call."""
+        taken: dict[TopicPartition, list[Record]] = {}
+        left = records_max
+        for cursor in list(self._cursors.values()):
+            if left <= 0:
+                break
+            records = self._read(cursor, left)
+            if records:
+                taken[cursor.partition] = records
+                left -= len(records)
+        return taken
+
+    def _read(self, cursor: Cursor, records_max: int) -> list[Record]:
+        out: list[Record] = []
+        if cursor.is_paused or cursor.position is None:
+            return out
+        while len(out) < records_max:
+            batch = next(cursor.decoded, None)
+            if batch is None:
+                if not self._begin_chunk(cursor):
+                    break
+                continue
+            room = records_max - len(out)
+            if len(batch) > room:
+                cursor.decoded = chain((batch[room:],), cursor.decoded)
+                batch = batch[:room]
+            out = batch if not out else out + batch
+            cursor.position = out[-1].offset + 1
+        return out
+
+    def _begin_chunk(self, cursor: Cursor) -> bool:
+        if not cursor.chunks:
+            # Batches at the end may have been all markers or aborted: step over them.
+            if cursor.error is None and cursor.position is not None:
+                cursor.position = max(cursor.position, cursor.fetch_offset)
+            return False
+        chunk = cursor.chunks.pop(0)
+        cursor.buffered_bytes -= len(chunk.data)
+        assert cursor.position is not None
+        cursor.decoded = decode_chunk(chunk, cursor.position, check_crc=self._settings.check_crc)
+        return True
+
+    def take_chunks(self) -> list[FetchedChunk]:
+        """All that has arrived, undecoded; the position moves behind it."""
+        out: list[FetchedChunk] = []
+        for cursor in self._cursors.values():
+            if cursor.chunks and not cursor.is_paused:
+                out.extend(cursor.chunks)
+                cursor.chunks.clear()
+                cursor.buffered_bytes = 0
+                cursor.position = cursor.fetch_offset
+        return out
+
+    def raise_error(self) -> None:
+        """Raise the first partition's error, once everything before it has been read."""
+        for cursor in self._cursors.values():
+            if cursor.error is not None and not cursor.chunks:
+                error, cursor.error = cursor.error, None
+                raise error
+
+    def next_retry_ms(self, now_ms: float) -> float:
+        """When a partition that failed may be tried again; infinity if none waits."""
+        waits = [c.retry_at_ms for c in self._cursors.values() if c.retry_at_ms > now_ms]
+        return min(waits, default=float("inf"))

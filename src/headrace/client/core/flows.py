@@ -1,0 +1,147 @@
+"""Calls written once for both faces: generators that yield what they need from the outside.
+
+A flow yields `Ask` (one request to one node), `AskMany` (several at once) or `Pause`, and is
+resumed with the answer. The async face awaits what is yielded, the blocking face waits for it;
+a test answers by hand.
+
+    def cluster_id(session: Session) -> Flow[str]:
+        response = yield from ask_any(session, DescribeClusterRequest(...), DescribeClusterResponse)
+        return response.cluster_id
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from headrace.client.core.backoff import Backoff
+from headrace.client.core.cluster import Cluster
+from headrace.client.core.failures import BrokerUnreachable, CallTimedOut, RequestTimedOut
+from headrace.client.core.settings import ClientSettings
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import NodeId
+from headrace.core.seams import Randomness
+from headrace.protocol.message import Message
+
+R = TypeVar("R", bound=Message)
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Ask:
+    """Send a request to a node and hand back its answer.
+
+    `version_min` and `version_max` narrow the negotiated version where a call needs a field
+    that older versions lack, or must not use a newer one.
+    """
+
+    node: NodeId
+    request: Message
+    response_class: type[Message]
+    timeout_ms: float
+    version_min: int = 0
+    version_max: int = 1000
+    expects_answer: bool = True
+
+
+@dataclass(slots=True)
+class AskMany:
+    """Send several requests at once; failures come back as values, one per request."""
+
+    asks: Sequence[Ask]
+
+
+@dataclass(slots=True)
+class Pause:
+    """Wait before going on."""
+
+    ms: float
+
+
+Effect = Ask | AskMany | Pause
+Flow = Generator[Effect, Any, T]
+
+
+@dataclass(slots=True)
+class Session:
+    """What every flow of one client shares."""
+
+    settings: ClientSettings
+    cluster: Cluster
+    randomness: Randomness
+    now_ms: Callable[[], float]
+    connected: Callable[[], Sequence[NodeId]]
+    backoff: Backoff = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.backoff = Backoff(
+            self.settings.retry_backoff_ms, self.settings.retry_backoff_ms_max, self.randomness
+        )
+
+
+def ask(
+    session: Session,
+    node: NodeId,
+    request: Message,
+    response_class: type[R],
+    *,
+    version_min: int = 0,
+    version_max: int = 1000,
+    timeout_ms: float | None = None,
+) -> Flow[R]:
+    """One request to one node, typed."""
+    limit = session.settings.request_timeout_ms if timeout_ms is None else timeout_ms
+    answer: R = yield Ask(node, request, response_class, limit, version_min, version_max)
+    return answer
+
+
+def ask_any(
+    session: Session, request: Message, response_class: type[R], *, version_min: int = 0
+) -> Flow[R]:
+    """One request to whichever node answers, connected ones first."""
+    reasons: list[str] = []
+    for node in session.cluster.candidates(session.connected()):
+        try:
+            return (yield from ask(session, node, request, response_class, version_min=version_min))
+        except (BrokerUnreachable, RequestTimedOut) as error:
+            reasons.append(str(error))
+    raise BrokerUnreachable("no broker could be reached: " + "; ".join(dict.fromkeys(reasons)))
+
+
+def retrying(
+    session: Session,
+    attempt: Callable[[], Flow[T]],
+    *,
+    recover: Callable[[HeadraceError], Flow[None]] | None = None,
+    timeout_ms: float | None = None,
+) -> Flow[T]:
+    """Run an attempt until it succeeds, fails for good, or the call's time is up.
+
+    `recover` runs between attempts, e.g. to refresh the metadata that sent us astray.
+    """
+    limit = session.settings.call_timeout_ms if timeout_ms is None else timeout_ms
+    deadline = session.now_ms() + limit
+    failures = 0
+    while True:
+        try:
+            return (yield from attempt())
+        except HeadraceError as error:
+            failures += 1
+            delay = session.backoff.delay_ms(failures)
+            if not error.retriable:
+                raise
+            if session.now_ms() + delay >= deadline:
+                raise CallTimedOut(
+                    f"gave up after {failures} attempts in {limit:.0f} ms; last failure: {error}"
+                ) from error
+            yield Pause(delay)
+            if recover is not None:
+                yield from _quietly(recover(error))
+
+
+def _quietly(flow: Flow[None]) -> Flow[None]:
+    """A failed recovery shows in the next attempt; it must not hide the first error."""
+    try:
+        yield from flow
+    except HeadraceError as error:
+        if not error.retriable:
+            raise

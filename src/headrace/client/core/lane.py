@@ -1,0 +1,154 @@
+"""The way of one partition's batches: in a queue, in flight, back for another try, in order.
+
+With idempotence every batch gets a sequence when it is first sent. Up to five may be in flight;
+if one fails, those behind it will be refused as out of order and come back too. They are then
+sent again one at a time, each only when it is the oldest unfinished one, which keeps the order.
+
+When the sequence has a hole that cannot be closed (the broker forgot the producer, or a batch
+whose fate is unknown was given up), the partition starts over with a new epoch and sequence 0
+(KIP-360), once nothing of it is in flight any more.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from headrace.client.core.batches import NO_SEQUENCE, ProducerBatch
+from headrace.core.ids import TopicPartition
+
+_SEQUENCE_MASK = 0x7FFFFFFF
+
+
+class ProducerIdentity(NamedTuple):
+    """The id and epoch that a broker gave, or that an epoch bump made."""
+
+    producer_id: int
+    epoch: int
+
+
+NO_IDENTITY = ProducerIdentity(-1, -1)
+
+
+class Lane:
+    """Batches of one partition, and the sequence state they share."""
+
+    __slots__ = (
+        "_created",
+        "assigned",
+        "identity",
+        "in_flight",
+        "next_sequence",
+        "open_batch",
+        "partition",
+        "queue",
+        "restart",
+    )
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.queue: deque[ProducerBatch] = deque()
+        self.open_batch: ProducerBatch | None = None
+        self.in_flight = 0
+        self.identity = NO_IDENTITY
+        self.next_sequence = 0
+        # Batches with a sequence that are not finished, in flight or back in the queue, in order.
+        self.assigned: list[ProducerBatch] = []
+        self.restart = False
+        self._created = 0
+
+    def add(self, batch: ProducerBatch) -> None:
+        """A new batch at the end; it takes further records until it is closed."""
+        batch.order = (self._created,)
+        self._created += 1
+        self.queue.append(batch)
+        self.open_batch = None if batch.is_closed else batch
+
+    def head(self, now_ms: float) -> ProducerBatch | None:
+        """The batch that may be sent next, if any may."""
+        if not self.queue:
+            return None
+        batch = self.queue[0]
+        if batch.retry_at_ms > now_ms:
+            return None
+        if self.restart and self.in_flight:
+            return None
+        if batch.sequence != NO_SEQUENCE and not self.restart and self.assigned[0] is not batch:
+            return None
+        return batch
+
+    def take(self, identity: ProducerIdentity) -> ProducerBatch:
+        """Move the head of the queue into flight, with a sequence if there is an identity."""
+        batch = self.queue.popleft()
+        batch.is_closed = True
+        if batch is self.open_batch:
+            self.open_batch = None
+        if identity is not NO_IDENTITY:
+            self._sequence(batch, identity)
+        batch.in_flight = True
+        batch.attempts += 1
+        self.in_flight += 1
+        return batch
+
+    def _sequence(self, batch: ProducerBatch, identity: ProducerIdentity) -> None:
+        if self.restart:
+            for returned in self.assigned:
+                returned.sequence = NO_SEQUENCE
+            self.assigned.clear()
+            self.restart = False
+            self._begin(identity)
+        elif self.identity != identity and not self.assigned:
+            self._begin(identity)
+        if batch.sequence == NO_SEQUENCE:
+            batch.sequence = self.next_sequence
+            batch.producer = self.identity
+            self.next_sequence = (self.next_sequence + batch.count) & _SEQUENCE_MASK
+            self.assigned.append(batch)
+
+    def _begin(self, identity: ProducerIdentity) -> None:
+        self.identity = identity
+        self.next_sequence = 0
+
+    def landed(self, batch: ProducerBatch) -> None:
+        """The batch's request is over, whatever came of it."""
+        batch.in_flight = False
+        self.in_flight -= 1
+
+    def finished(self, batch: ProducerBatch) -> None:
+        """The batch was written: its place in the sequence is settled."""
+        if batch.sequence != NO_SEQUENCE:
+            self.assigned.remove(batch)
+
+    def put_back(self, batch: ProducerBatch, retry_at_ms: float) -> None:
+        """Back into the queue, in front of everything that was created later."""
+        batch.retry_at_ms = retry_at_ms
+        index = 0
+        while index < len(self.queue) and self.queue[index].order < batch.order:
+            index += 1
+        self.queue.insert(index, batch)
+
+    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """Put the parts of a batch that was too large in its place, sequences included."""
+        if batch.sequence != NO_SEQUENCE:
+            at = self.assigned.index(batch)
+            self.assigned[at : at + 1] = parts
+            sequence = batch.sequence
+            for part in parts:
+                part.sequence, part.producer = sequence, batch.producer
+                sequence = (sequence + part.count) & _SEQUENCE_MASK
+        for part in reversed(parts):
+            self.queue.appendleft(part)
+
+    def refused(self, batch: ProducerBatch) -> None:
+        """The broker will never write this batch: its sequence numbers are free again."""
+        if batch.sequence == NO_SEQUENCE:
+            return
+        if self.assigned[-1] is batch and batch.producer == self.identity:
+            self.next_sequence = batch.sequence
+        else:
+            self.restart = True
+        self.assigned.remove(batch)
+
+    def given_up(self, batch: ProducerBatch) -> None:
+        """Nobody waits for this batch any more, and whether it was written is not known."""
+        if batch.sequence != NO_SEQUENCE:
+            self.assigned.remove(batch)
+            self.restart = True

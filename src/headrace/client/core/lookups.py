@@ -1,0 +1,204 @@
+"""Flows that keep the metadata cache fresh and find offsets by time."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from headrace.client.core.cluster import TopicState
+from headrace.client.core.failures import error_for
+from headrace.client.core.flows import Ask, AskMany, Flow, Session, ask_any, retrying
+from headrace.client.core.models import ListedOffset, OffsetSpec
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.core.ids import NodeId, TopicPartition
+from headrace.protocol.message import Message
+from headrace.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from headrace.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+V = TypeVar("V")
+
+# Errors that say "you asked the wrong broker, or too early": look again, then retry.
+STALE_METADATA = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+
+
+def refresh_metadata(
+    session: Session, topics: Collection[str] | None, *, create: bool = False
+) -> Flow[MetadataResponse]:
+    """Ask any broker about these topics (None: all) and take the answer into the cache."""
+    wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
+    response = yield from ask_any(session, request, MetadataResponse, version_min=1)
+    session.cluster.update(response, session.now_ms())
+    return response
+
+
+def ensure_topics(
+    session: Session, topics: Collection[str], *, create: bool = False
+) -> Flow[dict[str, TopicState]]:
+    """The topics' metadata, asked for only where it is missing or old; all must exist."""
+
+    def attempt() -> Flow[dict[str, TopicState]]:
+        cluster, age = session.cluster, session.settings.metadata_age_ms_max
+        stale = [name for name in topics if cluster.is_stale(name, session.now_ms(), age)]
+        if stale:
+            yield from refresh_metadata(session, stale, create=create)
+        for name in topics:
+            if name not in cluster.topics:
+                code = cluster.topic_errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                raise topic_error(code, name, may_appear=create)
+        return {name: cluster.topics[name] for name in topics}
+
+    return (yield from retrying(session, attempt))
+
+
+def topic_error(code: ErrorCode, name: str, *, may_appear: bool) -> ApiError:
+    """The error for a topic; a missing one is final unless it may be created meanwhile."""
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not may_appear:
+        return MissingTopic(code, f"topic {name!r} does not exist; create it first")
+    return error_for(code, None, f"topic {name!r}")
+
+
+class MissingTopic(ApiError):
+    """The topic or partition does not exist; waiting for it would only hide a typing error."""
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+def by_leader(
+    session: Session, partitions: Iterable[TopicPartition]
+) -> Flow[dict[NodeId, list[TopicPartition]]]:
+    """Group partitions by leader, refreshing what is not known."""
+    wanted = list(partitions)
+    topics = {partition.topic for partition in wanted}
+    known = yield from ensure_topics(session, topics)
+    groups: dict[NodeId, list[TopicPartition]] = {}
+    for partition in wanted:
+        count = len(known[partition.topic].partitions)
+        if partition.partition >= count:
+            session.cluster.forget([partition.topic])
+            raise MissingTopic(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {partition.topic!r} has {count} partitions, no number "
+                f"{partition.partition}",
+            )
+        leader = session.cluster.leader(partition)
+        if leader is None:
+            session.cluster.forget([partition.topic])
+            raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, None, f"partition {partition}")
+        groups.setdefault(leader, []).append(partition)
+    return groups
+
+
+def per_partition(
+    session: Session,
+    partitions: Collection[TopicPartition],
+    make_ask: Callable[[NodeId, Sequence[TopicPartition]], Ask],
+    read: Callable[[Message], Mapping[TopicPartition, V | HeadraceError]],
+    *,
+    timeout_ms: float | None = None,
+) -> Flow[dict[TopicPartition, V]]:
+    """Ask every leader about its partitions; retry only those that failed and may yet succeed."""
+    done: dict[TopicPartition, V] = {}
+
+    def attempt() -> Flow[dict[TopicPartition, V]]:
+        missing = [partition for partition in partitions if partition not in done]
+        groups = yield from by_leader(session, missing)
+        asks = [make_ask(node, group) for node, group in groups.items()]
+        answers: list[Message | HeadraceError] = yield AskMany(asks)
+        failure: HeadraceError | None = None
+        for answer, group in zip(answers, groups.values(), strict=True):
+            if isinstance(answer, HeadraceError):
+                session.cluster.forget({partition.topic for partition in group})
+                failure = _worse(failure, answer)
+                continue
+            for partition, value in read(answer).items():
+                if isinstance(value, HeadraceError):
+                    if value.code in STALE_METADATA:
+                        session.cluster.forget([partition.topic])
+                    failure = _worse(failure, value)
+                else:
+                    done[partition] = value
+        if failure is not None:
+            raise failure
+        return done
+
+    return (yield from retrying(session, attempt, timeout_ms=timeout_ms))
+
+
+def _worse(first: HeadraceError | None, second: HeadraceError) -> HeadraceError:
+    """Of two failures the one that will not heal by itself."""
+    return second if first is None or (first.retriable and not second.retriable) else first
+
+
+def list_offsets(
+    session: Session,
+    specs: Mapping[TopicPartition, OffsetSpec],
+    *,
+    read_committed: bool = False,
+    timeout_ms: float | None = None,
+) -> Flow[dict[TopicPartition, ListedOffset]]:
+    """Offsets by meaning or time, from the leaders."""
+    lowest = min((spec.timestamp_ms for spec in specs.values()), default=0)
+    version_min = {-3: 7, -4: 8, -5: 9, -6: 11}.get(lowest, 1)
+
+    def make_ask(node: NodeId, group: Sequence[TopicPartition]) -> Ask:
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for partition in group:
+            topics.setdefault(partition.topic, []).append(
+                ListOffsetsPartition(
+                    partition_index=partition.partition,
+                    current_leader_epoch=session.cluster.leader_epoch(partition),
+                    timestamp=specs[partition].timestamp_ms,
+                )
+            )
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=int(read_committed),
+            topics=[
+                ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()
+            ],
+            timeout_ms=session.settings.request_timeout_ms,
+        )
+        limit = session.settings.request_timeout_ms
+        return Ask(node, request, ListOffsetsResponse, limit, version_min=version_min)
+
+    return (
+        yield from per_partition(session, specs, make_ask, _read_offsets, timeout_ms=timeout_ms)
+    )
+
+
+def _read_offsets(answer: Message) -> dict[TopicPartition, ListedOffset | HeadraceError]:
+    assert isinstance(answer, ListOffsetsResponse)
+    found: dict[TopicPartition, ListedOffset | HeadraceError] = {}
+    for topic in answer.topics:
+        for part in topic.partitions:
+            partition = TopicPartition(topic.name, part.partition_index)
+            if part.error_code:
+                found[partition] = error_for(part.error_code, None, f"offsets of {partition}")
+            else:
+                found[partition] = ListedOffset(part.offset, part.timestamp, part.leader_epoch)
+    return found

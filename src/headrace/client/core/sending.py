@@ -1,0 +1,432 @@
+"""The producer without I/O: gather records into batches, send them in order, judge the answers.
+
+A face calls `append` for each record, `drain` for the requests that are due, `answered` with
+what came of each, and `expire` now and then; `next_due_ms` says when to come back. Waiters are
+opaque here and are told their outcome through `settle`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from headrace.client.core.batches import ProducerBatch
+from headrace.client.core.cluster import BrokerAddress
+from headrace.client.core.failures import DeliveryTimedOut, error_for
+from headrace.client.core.flows import Ask, Session
+from headrace.client.core.lane import NO_IDENTITY, Lane, ProducerIdentity
+from headrace.client.core.lookups import STALE_METADATA
+from headrace.client.core.models import Headers, RecordMetadata
+from headrace.client.core.settings import ProducerSettings
+from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.core.files import Buffer
+from headrace.core.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
+from headrace.protocol.compression import Codec
+from headrace.protocol.message import Message
+from headrace.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+Settle = Callable[[Any, RecordMetadata | HeadraceError], None]
+
+_EPOCH_MAX = 32767
+_LAST_VERSION_BY_NAME = 12
+_RECORD_OVERHEAD = 30
+_START_OVER = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH})
+
+
+@dataclass(slots=True)
+class ProduceCall:
+    """A request to send, and the batches whose fate its answer decides."""
+
+    ask: Ask
+    batches: Sequence[ProducerBatch]
+
+
+class Sending:
+    """Lanes for all partitions, the producer's identity, and the buffer's size."""
+
+    def __init__(self, session: Session, settings: ProducerSettings, settle: Settle) -> None:
+        self._session = session
+        self._settings = settings
+        self._settle = settle
+        self._codec = int(Codec[settings.codec.upper()])
+        self._lanes: dict[str, list[Lane | None]] = {}
+        self._active: dict[TopicPartition, Lane] = {}
+        self._node_calls: dict[NodeId, int] = {}
+        self._flushing = 0
+        self.identity = NO_IDENTITY
+        self.buffered_bytes = 0
+
+    # -- records in
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers,
+        timestamp_ms: int,
+        waiter: Any,
+        now_ms: float,
+    ) -> bool:
+        """Add a record; True if the sender should look at once rather than when linger ends."""
+        size = _RECORD_OVERHEAD
+        if value is not None:
+            size += len(value)
+        if key is not None:
+            size += len(key)
+        if headers:
+            size += sum(len(name) + len(data or b"") + 10 for name, data in headers)
+        lane = self._lane(topic, partition)
+        batch = lane.open_batch
+        wake = False
+        if batch is not None and batch.reserved_bytes + size > self._settings.batch_bytes:
+            batch.is_closed = True
+            batch = None
+            wake = True
+        if batch is None:
+            deadline_ms = now_ms + self._settings.delivery_timeout_ms
+            batch = ProducerBatch(lane.partition, now_ms, deadline_ms)
+            wake = wake or not lane.queue
+            lane.add(batch)
+            self._active[lane.partition] = lane
+        batch.append(key, value, headers, timestamp_ms, waiter)
+        batch.reserved_bytes += size
+        self.buffered_bytes += size
+        return wake
+
+    def append_batch(
+        self, partition: TopicPartition, data: Buffer, waiter: Any, now_ms: float
+    ) -> None:
+        """Add a batch that the caller has encoded; its waiter gets its first record's offset."""
+        lane = self._lane(partition.topic, partition.partition)
+        deadline_ms = now_ms + self._settings.delivery_timeout_ms
+        batch = ProducerBatch.ready_made(lane.partition, data, waiter, now_ms, deadline_ms)
+        if lane.open_batch is not None:
+            lane.open_batch.is_closed = True
+        lane.add(batch)
+        batch.reserved_bytes = len(data)
+        self.buffered_bytes += len(data)
+        self._active[lane.partition] = lane
+
+    def has_room(self, size: int) -> bool:
+        """Whether a record fits the buffer; one larger than the whole may enter an empty one."""
+        return not self.buffered_bytes or (
+            self.buffered_bytes + size <= self._settings.buffer_bytes
+        )
+
+    def _lane(self, topic: str, partition: int) -> Lane:
+        lanes = self._lanes.get(topic)
+        if lanes is None:
+            lanes = self._lanes[topic] = []
+        if partition >= len(lanes):
+            lanes.extend([None] * (partition + 1 - len(lanes)))
+        lane = lanes[partition]
+        if lane is None:
+            lane = lanes[partition] = Lane(TopicPartition(topic, partition))
+        return lane
+
+    # -- requests out
+
+    @property
+    def needs_identity(self) -> bool:
+        """Whether a producer id must be asked for before anything can be sent."""
+        return self._settings.is_idempotent and self.identity is NO_IDENTITY and bool(self._active)
+
+    def stale_topics(self, now_ms: float) -> set[str]:
+        """Topics whose leaders must be looked up before their batches can go."""
+        age = self._session.settings.metadata_age_ms_max
+        cluster = self._session.cluster
+        return {
+            partition.topic
+            for partition in self._active
+            if cluster.is_stale(partition.topic, now_ms, age) or cluster.leader(partition) is None
+        }
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every record has been settled."""
+        return not self._active
+
+    def begin_flush(self) -> None:
+        """Stop waiting for batches to fill until `end_flush`."""
+        self._flushing += 1
+
+    def end_flush(self) -> None:
+        self._flushing -= 1
+
+    def drain(self, now_ms: float) -> list[ProduceCall]:
+        """The requests that are due now; their batches count as in flight from here on."""
+        if self.needs_identity:
+            return []
+        calls: list[ProduceCall] = []
+        while True:
+            by_node = self._due(now_ms)
+            if not by_node:
+                return calls
+            for node, lanes in by_node.items():
+                calls.extend(self._requests(node, lanes))
+
+    def _due(self, now_ms: float) -> dict[NodeId, list[Lane]]:
+        by_node: dict[NodeId, list[Lane]] = {}
+        leader = self._session.cluster.leader
+        for partition, lane in self._active.items():
+            batch = lane.head(now_ms)
+            if batch is None or not self._is_due(lane, batch, now_ms):
+                continue
+            node = leader(partition)
+            if node is None or self._node_calls.get(node, 0) >= self._settings.in_flight_max:
+                continue
+            if lane.restart and not self._start_over(lane):
+                return {}
+            by_node.setdefault(node, []).append(lane)
+        return by_node
+
+    def _is_due(self, lane: Lane, batch: ProducerBatch, now_ms: float) -> bool:
+        return (
+            batch.is_closed
+            or batch.attempts > 0
+            or self._flushing > 0
+            or now_ms >= batch.created_ms + self._settings.linger_ms
+            or len(lane.queue) > 1
+            or self.buffered_bytes >= self._settings.buffer_bytes
+        )
+
+    def _start_over(self, lane: Lane) -> bool:
+        """Make sure that the lane has a newer identity to start over with (KIP-360)."""
+        if lane.identity == self.identity:
+            if self.identity.epoch >= _EPOCH_MAX:
+                self.identity = NO_IDENTITY
+                return False
+            self.identity = ProducerIdentity(self.identity.producer_id, self.identity.epoch + 1)
+        return True
+
+    def _requests(self, node: NodeId, lanes: Iterable[Lane]) -> list[ProduceCall]:
+        calls: list[ProduceCall] = []
+        batches: list[ProducerBatch] = []
+        size = 0
+        for lane in lanes:
+            if self._node_calls.get(node, 0) >= self._settings.in_flight_max:
+                break
+            batch = lane.take(self.identity)
+            data = batch.encode(self._codec, self._settings.compression_level)
+            if batches and size + len(data) > self._settings.request_bytes_max:
+                calls.append(self._request(node, batches))
+                batches, size = [], 0
+            batches.append(batch)
+            size += len(data)
+        if batches:
+            calls.append(self._request(node, batches))
+        return calls
+
+    def _request(self, node: NodeId, batches: list[ProducerBatch]) -> ProduceCall:
+        cluster = self._session.cluster
+        topics: dict[str, list[PartitionProduceData]] = {}
+        for batch in batches:
+            topics.setdefault(batch.partition.topic, []).append(
+                PartitionProduceData(index=batch.partition.partition, records=batch.data)
+            )
+        data = [
+            TopicProduceData(name=name, topic_id=cluster.topic_id(name), partition_data=parts)
+            for name, parts in topics.items()
+        ]
+        by_id = all(topic.topic_id != NO_TOPIC_ID for topic in data)
+        timeout_ms = self._session.settings.request_timeout_ms
+        request = ProduceRequest(
+            acks=self._settings.acks_number, timeout_ms=timeout_ms, topic_data=data
+        )
+        self._node_calls[node] = self._node_calls.get(node, 0) + 1
+        return ProduceCall(
+            Ask(
+                node,
+                request,
+                ProduceResponse,
+                timeout_ms,
+                version_max=1000 if by_id else _LAST_VERSION_BY_NAME,
+                expects_answer=self._settings.acks_number != 0,
+            ),
+            batches,
+        )
+
+    # -- answers in
+
+    def answered(
+        self, call: ProduceCall, answer: Message | HeadraceError | None, now_ms: float
+    ) -> None:
+        """Take what came of a request: an answer, a failure, or None where none is expected."""
+        self._node_calls[call.ask.node] -= 1
+        if isinstance(answer, ProduceResponse):
+            self._note_endpoints(answer)
+            outcomes = self._outcomes(answer)
+            for batch in call.batches:
+                outcome = outcomes.get(batch.partition)
+                if outcome is None:
+                    error = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "not answered", "produce")
+                    self._failed(batch, error, {}, now_ms)
+                else:
+                    self._judge(batch, outcome, now_ms)
+        elif isinstance(answer, HeadraceError):
+            for batch in call.batches:
+                self._failed(batch, answer, {}, now_ms)
+        else:
+            for batch in call.batches:
+                self._written(batch, -1, -1)
+
+    def _outcomes(self, answer: ProduceResponse) -> dict[TopicPartition, PartitionProduceResponse]:
+        names: dict[UUID, str] | None = None
+        outcomes = {}
+        for topic in answer.responses:
+            name: str | None = topic.name
+            if not name:
+                if names is None:
+                    names = self._session.cluster.topic_names()
+                name = names.get(topic.topic_id)
+                if name is None:
+                    continue
+            for outcome in topic.partition_responses:
+                outcomes[TopicPartition(name, outcome.index)] = outcome
+        return outcomes
+
+    def _note_endpoints(self, answer: ProduceResponse) -> None:
+        for node in answer.node_endpoints:
+            self._session.cluster.note_broker(
+                BrokerAddress(NodeId(node.node_id), node.host, node.port, node.rack)
+            )
+
+    def _judge(
+        self, batch: ProducerBatch, outcome: PartitionProduceResponse, now_ms: float
+    ) -> None:
+        code = outcome.error_code
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self._written(batch, outcome.base_offset, outcome.log_append_time_ms)
+            return
+        leader = outcome.current_leader
+        if leader.leader_id >= 0:
+            self._session.cluster.note_leader(
+                batch.partition, NodeId(leader.leader_id), LeaderEpoch(leader.leader_epoch)
+            )
+        error = error_for(code, outcome.error_message, f"produce to {batch.partition}")
+        reasons = {
+            bad.batch_index: bad.batch_index_error_message or error.message
+            for bad in outcome.record_errors
+        }
+        self._failed(batch, error, reasons, now_ms)
+
+    def _written(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
+        lane = self._land(batch)
+        lane.finished(batch)
+        self._release(batch, lane)
+        if not batch.expired:
+            for waiter, metadata in batch.results(base_offset, append_time_ms):
+                self._settle(waiter, metadata)
+
+    def _failed(
+        self,
+        batch: ProducerBatch,
+        error: HeadraceError,
+        reasons: dict[int, str],
+        now_ms: float,
+    ) -> None:
+        lane = self._land(batch)
+        code = error.code
+        if code in STALE_METADATA:
+            self._session.cluster.forget([batch.partition.topic])
+        if batch.expired:
+            lane.given_up(batch)
+            self._release(batch, lane)
+        elif code is ErrorCode.MESSAGE_TOO_LARGE and batch.can_split:
+            lane.replace(batch, batch.split(self._settings.batch_bytes))
+        elif self._may_retry(lane, batch, error):
+            delay_ms = self._session.backoff.delay_ms(batch.attempts)
+            lane.put_back(batch, now_ms + delay_ms)
+        else:
+            lane.refused(batch)
+            self._release(batch, lane)
+            for waiter, reason in batch.failures(error, reasons):
+                self._settle(waiter, reason)
+
+    def _may_retry(self, lane: Lane, batch: ProducerBatch, error: HeadraceError) -> bool:
+        if self._settings.is_idempotent:
+            if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                # Behind an older batch that failed this heals by itself; the oldest one of all
+                # has nothing to wait for: the broker no longer knows what came before it.
+                if lane.assigned[0] is batch:
+                    lane.restart = True
+                return True
+            if error.code in _START_OVER:
+                lane.restart = True
+                if error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
+                    self.identity = NO_IDENTITY
+                return True
+        return error.retriable
+
+    def _land(self, batch: ProducerBatch) -> Lane:
+        lane = self._lane(*batch.partition)
+        lane.landed(batch)
+        return lane
+
+    def _release(self, batch: ProducerBatch, lane: Lane) -> None:
+        self.buffered_bytes -= batch.reserved_bytes
+        batch.reserved_bytes = 0
+        if not lane.queue and not lane.in_flight:
+            self._active.pop(batch.partition, None)
+
+    # -- time
+
+    def expire(self, now_ms: float) -> None:
+        """Give up batches whose delivery time is over, in flight or not."""
+        for lane in list(self._active.values()):
+            late = [batch for batch in lane.queue if batch.deadline_ms <= now_ms]
+            for batch in late:
+                lane.queue.remove(batch)
+                if batch is lane.open_batch:
+                    lane.open_batch = None
+                lane.given_up(batch)
+                self._release(batch, lane)
+                self._time_out(batch)
+            for batch in lane.assigned:
+                if batch.in_flight and not batch.expired and batch.deadline_ms <= now_ms:
+                    batch.expired = True
+                    self._time_out(batch)
+
+    def _time_out(self, batch: ProducerBatch) -> None:
+        limit = self._settings.delivery_timeout_ms
+        tried = f"sent {batch.attempts} times" if batch.attempts else "never sent"
+        error = DeliveryTimedOut(
+            f"records for {batch.partition} were not acknowledged within {limit} ms ({tried})",
+            hint="look whether the partition has a leader and the brokers answer",
+        )
+        for waiter in batch.waiters:
+            self._settle(waiter, error)
+
+    def fail_all(self, error: HeadraceError) -> None:
+        """Settle everything that is not in flight with an error."""
+        for lane in list(self._active.values()):
+            while lane.queue:
+                batch = lane.queue.popleft()
+                lane.given_up(batch)
+                self._release(batch, lane)
+                for waiter in batch.waiters:
+                    self._settle(waiter, error)
+            lane.open_batch = None
+
+    def next_due_ms(self, now_ms: float) -> float:
+        """When something will be due by the clock alone; infinity when nothing waits for it."""
+        due = float("inf")
+        for lane in self._active.values():
+            if lane.queue:
+                batch = lane.queue[0]
+                at = batch.created_ms + self._settings.linger_ms
+                if batch.is_closed or batch.attempts or at <= now_ms:
+                    at = batch.retry_at_ms
+                due = min(due, at if at > now_ms else float("inf"), batch.deadline_ms)
+            for batch in lane.assigned:
+                if not batch.expired:
+                    due = min(due, batch.deadline_ms)
+        return due
