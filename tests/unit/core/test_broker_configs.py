@@ -1,0 +1,118 @@
+"""Broker configs: layers, dynamic changes and listeners."""
+
+import pytest
+
+from headrace.core.broker_configs import BROKER_KEYS, BrokerConfig, validate_dynamic
+from headrace.core.config_keys import ConfigEntry, ConfigSource
+from headrace.core.errors import ApiError, ErrorCode, InvalidConfig
+from headrace.core.listeners import Listener
+
+
+def entry(config: BrokerConfig, name: str) -> ConfigEntry:
+    return next(each for each in config.describe() if each.name == name)
+
+
+def test_every_key_can_be_written_and_read_back() -> None:
+    for known in BROKER_KEYS.values():
+        assert known.doc
+        if known.default is not None and known.name not in ("log.dirs", "listeners"):
+            shown = entry(BrokerConfig(), known.name).value
+            assert shown is not None
+            assert known.parse(shown) == known.default
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(InvalidConfig, match=r"log\.retntion\.ms \(did you mean log\.retention\.ms"):
+        BrokerConfig.from_static({"log.retntion.ms": "5"})
+
+
+def test_the_strongest_layer_is_the_source() -> None:
+    config = BrokerConfig.from_static({"message.max.bytes": "10"})
+    assert entry(config, "message.max.bytes").source is ConfigSource.STATIC_BROKER_CONFIG
+    changed = config.with_dynamic({"message.max.bytes": "20"}, {"message.max.bytes": "30"})
+    assert changed.message_max_bytes == 30
+    assert entry(changed, "message.max.bytes").source is ConfigSource.DYNAMIC_BROKER_CONFIG
+    assert config.message_max_bytes == 10
+    assert changed.with_dynamic({}).message_max_bytes == 10
+
+
+def test_a_key_with_null_as_default_is_shown_as_null() -> None:
+    found = entry(BrokerConfig(), "log.retention.ms")
+    assert (found.value, found.source, found.synonyms) == (None, ConfigSource.DEFAULT_CONFIG, ())
+
+
+def test_only_what_may_change_at_run_time_is_not_read_only() -> None:
+    assert entry(BrokerConfig(), "node.id").read_only
+    assert not entry(BrokerConfig(), "log.retention.ms").read_only
+
+
+def test_what_is_set_for_all_brokers_is_listed_alone() -> None:
+    config = BrokerConfig().with_dynamic({"log.cleanup.policy": "compact"})
+    (found,) = config.describe_dynamic_default()
+    assert (found.name, found.value) == ("log.cleanup.policy", "compact")
+    assert found.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("node.id", "5", "Cannot update these configs dynamically: [node.id]"),
+        (
+            "log.segment.bytes",
+            "8",
+            "Invalid value 8 for configuration log.segment.bytes: Value must be at least 1048576",
+        ),
+    ],
+)
+def test_a_dynamic_change_is_refused_with_kafkas_code_and_words(
+    name: str, value: str, message: str
+) -> None:
+    with pytest.raises(ApiError) as refused:
+        validate_dynamic({name: value}, for_all_brokers=True)
+    assert (refused.value.code, str(refused.value)) == (ErrorCode.INVALID_REQUEST, message)
+
+
+def test_a_dynamic_change_of_a_key_that_does_nothing_here_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match=r"foo\.bar"):
+        validate_dynamic({"foo.bar": "1"}, for_all_brokers=False)
+
+
+def test_the_data_directory_is_log_dirs_before_log_dir() -> None:
+    assert BrokerConfig.from_static({"log.dir": "a"}).data_directory == "a"
+    assert BrokerConfig.from_static({"log.dir": "a", "log.dirs": "b"}).data_directory == "b"
+    with pytest.raises(InvalidConfig, match="one data directory"):
+        BrokerConfig.from_static({"log.dirs": "a,b"})
+
+
+def test_listeners_are_joined_with_their_protocol_and_advertised_address() -> None:
+    config = BrokerConfig.from_static(
+        {
+            "listeners": "INSIDE://:9092,OUTSIDE://[::1]:0",
+            "advertised.listeners": "OUTSIDE://broker.example:19092",
+            "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        }
+    )
+    assert config.parsed_listeners() == (
+        Listener("INSIDE", "PLAINTEXT", "", 9092),
+        Listener("OUTSIDE", "PLAINTEXT", "::1", 0, "broker.example", 19092),
+    )
+    assert [each.is_wildcard for each in config.parsed_listeners()] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"listeners": "127.0.0.1:9092"}, "expected NAME://HOST:PORT"),
+        ({"listeners": "PLAINTEXT://h:70000"}, "expected NAME://HOST:PORT"),
+        ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "may be used once"),
+        ({"listeners": ""}, "at least one listener"),
+        ({"listeners": "INSIDE://h:1"}, "no entry in listener.security.protocol.map"),
+        ({"listeners": "SSL://h:1"}, "SSL, which is not served"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "no address a client can connect to"),
+        ({"advertised.listeners": "OTHER://h:1"}, "no listener is named OTHER"),
+        ({"listener.security.protocol.map": "PLAINTEXT"}, "expected NAME:PROTOCOL"),
+    ],
+)
+def test_listeners_that_cannot_work_are_refused(keys: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidConfig, match=message):
+        BrokerConfig.from_static(keys)

@@ -1,0 +1,77 @@
+"""Configuration out of a file, the environment and flags."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.core.errors import InvalidConfig, StartupRefused
+from headrace.node.config import load
+
+
+def written(directory: Path, text: str) -> str:
+    file = directory / "broker.toml"
+    file.write_text(text)
+    return str(file)
+
+
+def test_the_later_source_is_stronger_key_by_key(tmp_path: Path) -> None:
+    file = written(tmp_path, "num.partitions = 1\nlog.retention.ms = 1\nmessage.max.bytes = 1\n")
+    environment = {"HEADRACE_LOG_RETENTION_MS": "2", "HEADRACE_MESSAGE_MAX_BYTES": "2"}
+    config = load(file, environment, {"message.max.bytes": "3"})
+    assert (config.num_partitions, config.log_retention_ms, config.message_max_bytes) == (1, 2, 3)
+
+
+def test_a_file_may_use_tables_dotted_keys_lists_and_quotes(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        """
+        listeners = ["PLAINTEXT://127.0.0.1:1"]
+        "max.connections.per.ip" = 7
+        auto.create.topics.enable = false
+        [log]
+        flush.policy = "os"
+        cleaner.min.cleanable.ratio = 0.25
+        """,
+    )
+    config = load(file, {})
+    assert config.listeners == ("PLAINTEXT://127.0.0.1:1",)
+    assert config.max_connections_per_ip == 7
+    assert config.auto_create_topics_enable is False
+    assert config.log_flush_policy == "os"
+    assert config.log_cleaner_min_cleanable_ratio == 0.25
+
+
+def test_the_file_may_be_named_by_the_environment(tmp_path: Path) -> None:
+    file = written(tmp_path, "node.id = 9\n")
+    assert load(None, {"HEADRACE_CONFIG": file}).node_id == 9
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "flags"),
+    [
+        ("log.retntion.ms = 1\n", {}, {}),
+        ("", {"HEADRACE_LOG_RETNTION_MS": "1"}, {}),
+        ("", {}, {"log.retntion.ms": "1"}),
+    ],
+)
+def test_an_unknown_key_is_refused_from_every_source_with_a_hint(
+    tmp_path: Path, text: str, environment: dict[str, str], flags: dict[str, str]
+) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(InvalidConfig) as refused:
+        load(file, environment, flags)
+    assert refused.value.hint.lower().replace("_", ".").endswith("log.retention.ms?")
+
+
+def test_variables_of_tests_and_tools_are_left_alone() -> None:
+    others = {"HEADRACE_TOOLS_DIR": "x", "HEADRACE_TEST_LONG": "1", "HEADRACE_BOOTSTRAP": "h:1"}
+    assert load(None, others).static == {}
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    with pytest.raises(StartupRefused, match="No such file"):
+        load(str(tmp_path / "missing.toml"), {})
+    with pytest.raises(InvalidConfig, match="not valid TOML"):
+        load(written(tmp_path, "node.id = \n"), {})
+    with pytest.raises(InvalidConfig, match="is no value"):
+        load(written(tmp_path, "node.id = 2026-01-01\n"), {})
