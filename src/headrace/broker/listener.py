@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 
 from headrace.broker.connection import Connection
@@ -11,11 +12,26 @@ logger = logging.getLogger(__name__)
 
 
 class ConnectionCount:
-    """Connections of the whole node, bounded by `max.connections` over all its listeners."""
+    """Connections of the whole node: bounded over all its listeners, in all and per address."""
 
-    def __init__(self, connections_max: int) -> None:
-        self.connections_max = connections_max
-        self.current = 0
+    def __init__(self, connections_max: int, per_address_max: int) -> None:
+        self._connections_max = connections_max
+        self._per_address_max = per_address_max
+        self._by_address: Counter[str] = Counter()
+
+    def take(self, address: str) -> str | None:
+        """Count a connection in, or say which limit it would break."""
+        if self._by_address.total() >= self._connections_max:
+            return f"max.connections={self._connections_max}"
+        if self._by_address[address] >= self._per_address_max:
+            return f"max.connections.per.ip={self._per_address_max}"
+        self._by_address[address] += 1
+        return None
+
+    def give_back(self, address: str) -> None:
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
 
 
 class Listener:
@@ -49,15 +65,15 @@ class Listener:
         return Connection(self, self._dispatcher)
 
     def admit(self, connection: Connection) -> bool:
-        if self._count.current >= self._count.connections_max:
+        broken_limit = self._count.take(connection.client_host)
+        if broken_limit is not None:
             logger.warning(
-                "refused a connection: listener=%s client=%s max.connections=%d",
+                "refused a connection: listener=%s client=%s limit=%s",
                 self.name,
                 connection.client_host,
-                self._count.connections_max,
+                broken_limit,
             )
             return False
-        self._count.current += 1
         connection.last_activity = self.now()
         self.connections[connection] = None
         return True
@@ -65,7 +81,7 @@ class Listener:
     def forget(self, connection: Connection) -> None:
         if connection in self.connections:
             del self.connections[connection]
-            self._count.current -= 1
+            self._count.give_back(connection.client_host)
 
     async def close_idle(self, every_seconds: float) -> None:
         """Run for as long as the listener: close the silent, take memory from the quiet."""

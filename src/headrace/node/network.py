@@ -8,9 +8,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# Clients that come back all at once after a restart must not be refused.
-BACKLOG = 1024
-
 
 @dataclass(frozen=True, slots=True)
 class Listening:
@@ -25,8 +22,10 @@ class Listening:
         self._server.close()
 
 
-async def listen(factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listening:
+async def listen(
+    factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, backlog: int
+) -> Listening:
     """Accept connections on an address (port 0: any free one, told by the result)."""
-    server = await asyncio.get_running_loop().create_server(factory, host, port, backlog=BACKLOG)
+    server = await asyncio.get_running_loop().create_server(factory, host, port, backlog=backlog)
     bound = server.sockets[0].getsockname()[1]
     return Listening(host, bound, server)

@@ -72,9 +72,11 @@ class ScriptedDispatcher:
 class Door:
     """A connection with everything around it recorded."""
 
-    def __init__(self, connections_max: int = 10, *, is_open: bool = True) -> None:
+    def __init__(
+        self, connections_max: int = 10, per_address_max: int = 10, *, is_open: bool = True
+    ) -> None:
         self.dispatcher = ScriptedDispatcher()
-        self.count = ConnectionCount(connections_max)
+        self.count = ConnectionCount(connections_max, per_address_max)
         self.listener = Listener(
             "PLAINTEXT",
             cast(Dispatcher, self.dispatcher),
@@ -181,7 +183,16 @@ def test_a_refused_connection_does_not_free_the_place_of_another() -> None:
     door.connect()
     refused, _ = door.connect()
     refused.connection_lost(None)
-    assert door.count.current == 1
+    _, still_refused = door.connect()
+    assert still_refused.closed
+
+
+def test_one_address_may_not_take_all_the_places() -> None:
+    door = Door(connections_max=10, per_address_max=2)
+    _, first = door.connect()
+    _, second = door.connect()
+    _, third = door.connect()
+    assert [each.closed for each in (first, second, third)] == [False, False, True]
 
 
 async def test_requests_wait_until_the_listener_is_open() -> None:
