@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.client.aio.sender import ROOM_PER_RECORD, Sender
 from headrace.client.core.failures import ClientClosed
 from headrace.client.core.models import Headers, RecordMetadata
+from headrace.client.core.sending import Appended
 from headrace.client.core.settings import ProducerSettings
 from headrace.core.errors import HeadraceError
 from headrace.core.files import Buffer
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from headrace.client.aio.client import AsyncClient
 
 Delivery = asyncio.Future[RecordMetadata]
+
+_NOTHING_NEW = Appended.NOTHING_NEW
+_FULL = Appended.FULL
 
 
 class AsyncProducer:
@@ -79,10 +83,14 @@ class AsyncProducer:
             timestamp_ms = self._now_ms()
         delivery: Delivery = self._loop.create_future()
         now_ms = self._loop.time() * 1000
-        if sender.sending.append(
+        news = sender.sending.append(
             topic, partition, key, value, headers, timestamp_ms, delivery, now_ms
-        ):
+        )
+        if news is not _NOTHING_NEW:
             sender.nudge()
+            if news is _FULL:
+                # A caller that never waits would keep the sender from running at all.
+                await asyncio.sleep(0)
         return delivery
 
     async def send_and_wait(

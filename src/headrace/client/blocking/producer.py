@@ -12,6 +12,7 @@ from headrace.client.aio.client import AsyncClient
 from headrace.client.aio.sender import ROOM_PER_RECORD, Sender
 from headrace.client.core.failures import BufferFull, ClientClosed
 from headrace.client.core.models import Headers, RecordMetadata
+from headrace.client.core.sending import Appended
 from headrace.client.core.settings import ClientSettings, ProducerSettings
 from headrace.client.real import SystemClock
 from headrace.core.errors import HeadraceError
@@ -205,7 +206,7 @@ class Producer:
                 if isinstance(item, _ReadyBatch):
                     self._append_batch(item, now_ms)
                     nudge = True
-                elif sending.append(*item, now_ms):
+                elif sending.append(*item, now_ms) is not Appended.NOTHING_NEW:
                     nudge = True
         if nudge:
             self._sender.nudge()

@@ -30,7 +30,6 @@ class ProducerBatch:
     __slots__ = (
         "attempts",
         "builder",
-        "count",
         "created_ms",
         "data",
         "deadline_ms",
@@ -49,9 +48,8 @@ class ProducerBatch:
 
     def __init__(self, partition: TopicPartition, now_ms: float, deadline_ms: float) -> None:
         self.partition = partition
-        self.builder: BatchBuilder | None = BatchBuilder()
+        self.builder = BatchBuilder()
         self.data: bytearray | None = None
-        self.count = 0
         self.waiters: list[Any] = []
         self.timestamps: list[int] = []
         self.created_ms = now_ms
@@ -77,13 +75,17 @@ class ProducerBatch:
             raise ApiError(
                 ErrorCode.INVALID_RECORD, f"{len(data)} bytes given for a batch of {header.size}"
             )
-        batch.builder = None
         batch.data = bytearray(data)
-        batch.count = header.record_count
+        batch.builder.record_count = header.record_count
         batch.waiters = [waiter]
         batch.timestamps = [header.max_timestamp]
         batch.is_closed = True
         return batch
+
+    @property
+    def count(self) -> int:
+        """How many records are in it."""
+        return self.builder.record_count
 
     def append(
         self,
@@ -94,19 +96,15 @@ class ProducerBatch:
         waiter: Any,
     ) -> None:
         """Add a record; the caller has checked that the batch is open and has room."""
-        assert self.builder is not None
         self.builder.append(key, value, headers, timestamp_ms)
-        self.count += 1
         self.waiters.append(waiter)
         self.timestamps.append(timestamp_ms)
 
     def encode(self, codec: int, level: int | None) -> bytearray:
         """The bytes to send, stamped with the producer's id, epoch and sequence."""
         if self.data is None:
-            assert self.builder is not None
             producer_id, epoch = self.producer
             self.data = self.builder.build(codec, producer_id, epoch, self.sequence, level=level)
-            self.builder = None
             self.is_closed = True
         else:
             self._stamp(self.data)
@@ -171,8 +169,7 @@ class ProducerBatch:
         for index, record in enumerate(iterate_records(self.data)):
             part = parts[-1] if parts else None
             size = len(record.key or b"") + len(record.value or b"")
-            builder = part.builder if part is not None else None
-            if part is None or builder is None or builder.size + size > limit:
+            if part is None or part.builder.size + size > limit:
                 part = ProducerBatch(self.partition, self.created_ms, self.deadline_ms)
                 parts.append(part)
             part.append(

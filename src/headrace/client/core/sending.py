@@ -7,6 +7,7 @@ opaque here and are told their outcome through `settle`.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 from uuid import UUID
 
@@ -39,6 +40,14 @@ _RECORD_OVERHEAD = 30
 _START_OVER = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
+class Appended(Enum):
+    """What a record did to its partition's queue."""
+
+    NOTHING_NEW = auto()
+    FIRST = auto()  # a batch was begun where none waited: its linger starts
+    FULL = auto()  # a batch was begun behind one that may go at once
+
+
 @dataclass(slots=True)
 class ProduceCall:
     """A request to send, and the batches whose fate its answer decides."""
@@ -55,7 +64,9 @@ class Sending:
         self._settings = settings
         self._settle = settle
         self._codec = int(Codec[settings.codec.upper()])
-        self._lanes: dict[str, list[Lane | None]] = {}
+        self._batch_bytes = settings.batch_bytes
+        self._delivery_timeout_ms = settings.delivery_timeout_ms
+        self._lanes: dict[str, list[Lane]] = {}
         self._active: dict[TopicPartition, Lane] = {}
         self._node_calls: dict[NodeId, int] = {}
         self._flushing = 0
@@ -74,8 +85,8 @@ class Sending:
         timestamp_ms: int,
         waiter: Any,
         now_ms: float,
-    ) -> bool:
-        """Add a record; True if the sender should look at once rather than when linger ends."""
+    ) -> "Appended":
+        """Add a record; says whether the sender has something new to look at."""
         size = _RECORD_OVERHEAD
         if value is not None:
             size += len(value)
@@ -83,30 +94,36 @@ class Sending:
             size += len(key)
         if headers:
             size += sum(len(name) + len(data or b"") + 10 for name, data in headers)
-        lane = self._lane(topic, partition)
-        batch = lane.open_batch
-        wake = False
-        if batch is not None and batch.reserved_bytes + size > self._settings.batch_bytes:
-            batch.is_closed = True
+        try:
+            batch = self._lanes[topic][partition].open_batch
+        except (KeyError, IndexError):
             batch = None
-            wake = True
-        if batch is None:
-            deadline_ms = now_ms + self._settings.delivery_timeout_ms
-            batch = ProducerBatch(lane.partition, now_ms, deadline_ms)
-            wake = wake or not lane.queue
-            lane.add(batch)
-            self._active[lane.partition] = lane
-        batch.append(key, value, headers, timestamp_ms, waiter)
+        news = Appended.NOTHING_NEW
+        if batch is None or batch.reserved_bytes + size > self._batch_bytes:
+            lane = self._lane(topic, partition)
+            news = Appended.FIRST if not lane.queue else Appended.FULL
+            batch = self._open_batch(lane, now_ms)
+        batch.builder.append(key, value, headers, timestamp_ms)
+        batch.waiters.append(waiter)
+        batch.timestamps.append(timestamp_ms)
         batch.reserved_bytes += size
         self.buffered_bytes += size
-        return wake
+        return news
+
+    def _open_batch(self, lane: Lane, now_ms: float) -> ProducerBatch:
+        if lane.open_batch is not None:
+            lane.open_batch.is_closed = True
+        batch = ProducerBatch(lane.partition, now_ms, now_ms + self._delivery_timeout_ms)
+        lane.add(batch)
+        self._active[lane.partition] = lane
+        return batch
 
     def append_batch(
         self, partition: TopicPartition, data: Buffer, waiter: Any, now_ms: float
     ) -> None:
         """Add a batch that the caller has encoded; its waiter gets its first record's offset."""
         lane = self._lane(partition.topic, partition.partition)
-        deadline_ms = now_ms + self._settings.delivery_timeout_ms
+        deadline_ms = now_ms + self._delivery_timeout_ms
         batch = ProducerBatch.ready_made(lane.partition, data, waiter, now_ms, deadline_ms)
         if lane.open_batch is not None:
             lane.open_batch.is_closed = True
@@ -125,12 +142,9 @@ class Sending:
         lanes = self._lanes.get(topic)
         if lanes is None:
             lanes = self._lanes[topic] = []
-        if partition >= len(lanes):
-            lanes.extend([None] * (partition + 1 - len(lanes)))
-        lane = lanes[partition]
-        if lane is None:
-            lane = lanes[partition] = Lane(TopicPartition(topic, partition))
-        return lane
+        while partition >= len(lanes):
+            lanes.append(Lane(TopicPartition(topic, len(lanes))))
+        return lanes[partition]
 
     # -- requests out
 
