@@ -1,0 +1,39 @@
+"""Which topic names are legal, and which of them collide."""
+
+import re
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Topics the cluster keeps for itself; shown to clients with the internal flag."""
+
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+NAME_LENGTH_MAX = 249
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]*")
+
+
+def name_problem(name: str) -> str | None:
+    """Why `name` cannot be a topic's, in Kafka's words; None for a legal one."""
+    if name == "":
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = f"'{name}' is not allowed"
+    elif len(name) > NAME_LENGTH_MAX:
+        reason = f"the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    elif _LEGAL.fullmatch(name) is None:
+        reason = (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
+        )
+    else:
+        return None
+    return f"Topic name is invalid: {reason}"
+
+
+def collision_key(name: str) -> str | None:
+    """The form under which names that differ only in '.' and '_' meet; None if it has neither.
+
+    Kafka turns both into '_' in metric names, so two such topics could not be told apart.
+    """
+    if "." not in name and "_" not in name:
+        return None
+    return name.replace(".", "_")

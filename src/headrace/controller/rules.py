@@ -1,0 +1,38 @@
+"""What decisions rest on besides the image: configured defaults, limits and randomness."""
+
+from collections.abc import Mapping
+
+from headrace.controller.image import NO_CONFIGS, Image
+from headrace.core.broker_configs import BrokerConfig
+from headrace.core.errors import ApiError
+from headrace.core.seams import Randomness
+
+RECORDS_PER_COMMAND_MAX = 10_000
+"""More records than this in one command are refused as a policy violation, as Kafka does."""
+
+PRODUCER_IDS_PER_BLOCK = 1_000
+
+
+class Rules:
+    """The static side of every decision; one per controller."""
+
+    def __init__(self, config: BrokerConfig, randomness: Randomness) -> None:
+        self.node_id = config.node_id
+        self.randomness = randomness
+        self._static = config
+        self._effective = config
+        self._dynamic: tuple[Mapping[str, str], Mapping[str, str]] = (NO_CONFIGS, NO_CONFIGS)
+
+    def config(self, image: Image) -> BrokerConfig:
+        """The broker's configuration with the image's dynamic configs in force."""
+        default, own = image.broker_configs(None), image.broker_configs(self.node_id)
+        # Images share maps that did not change, so identity is enough and costs nothing.
+        if default is not self._dynamic[0] or own is not self._dynamic[1]:
+            self._effective = self._static.with_dynamic(default, own)
+            self._dynamic = default, own
+        return self._effective
+
+
+def message_of(refusal: ApiError) -> str | None:
+    """The words to send with a refusal; null, as Kafka has it, where the code says it all."""
+    return None if refusal.message == refusal.code.name else refusal.message

@@ -1,0 +1,278 @@
+"""Decisions about topics: create, delete, add partitions."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from headrace.controller.commands import (
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    NewPartitions,
+    NewTopic,
+    PartitionsCreation,
+    TopicCreation,
+    TopicDeletion,
+)
+from headrace.controller.image import Image, PartitionRegistration, ResourceType, Topic
+from headrace.controller.names import CLUSTER_METADATA_TOPIC, collision_key, name_problem
+from headrace.controller.placement import assign, place
+from headrace.controller.records import (
+    ConfigRecord,
+    MetadataRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    partition_record,
+)
+from headrace.controller.rules import Rules, message_of
+from headrace.core.errors import ApiError, ErrorCode
+from headrace.core.ids import NO_TOPIC_ID, TopicId
+from headrace.core.topic_configs import validate_together
+from headrace.machine.shape import Decision
+
+UNKNOWN_TOPIC = "This server does not host this topic-partition."
+UNKNOWN_ID = "This server does not host this topic ID."
+
+
+def create_topics(
+    image: Image, command: CreateTopics, rules: Rules
+) -> Decision[MetadataRecord, tuple[TopicCreation, ...]]:
+    """Topics in the order given; then, once each, the names that no topic can be made of."""
+    times = Counter(topic.name for topic in command.topics)
+    records: list[MetadataRecord] = []
+    answers: list[TopicCreation] = []
+    for topic in command.topics:
+        if times[topic.name] == 1 and topic.name != CLUSTER_METADATA_TOPIC:
+            try:
+                created, partitions = _plan_topic(image, topic, rules)
+            except ApiError as refusal:
+                answers.append(TopicCreation(topic.name, refusal.code, message_of(refusal)))
+                continue
+            records += _topic_records(created, topic, partitions)
+            answers.append(_created(created, partitions))
+    for name, count in times.items():
+        if count > 1:
+            answers.append(TopicCreation(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        elif name == CLUSTER_METADATA_TOPIC:
+            message = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
+            answers.append(TopicCreation(name, ErrorCode.INVALID_REQUEST, message))
+    return Decision(tuple(answers), () if command.validate_only else records)
+
+
+def _plan_topic(
+    image: Image, topic: NewTopic, rules: Rules
+) -> tuple[TopicRecord, Sequence[PartitionRegistration]]:
+    """The new topic's record and partitions; raises what is wrong with it first, as Kafka does."""
+    _check_name(image, topic.name)
+    nulls = [name for name, value in topic.configs if value is None]
+    if nulls:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"Null value not supported for topic configs: {','.join(nulls)}",
+        )
+    if topic.configs:
+        given = {name: value for name, value in topic.configs if value is not None}
+        validate_together(given, rules.config(image))
+    if topic.assignments:
+        partitions = _assigned_partitions(image, topic)
+    else:
+        partitions = _placed_partitions(image, topic, rules)
+    return TopicRecord(name=topic.name, topic_id=rules.randomness.uuid()), partitions
+
+
+def _check_name(image: Image, name: str) -> None:
+    # The order matters where two things are wrong at once: the last check in Kafka wins there.
+    if name in image.topics:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    key = collision_key(name)
+    if key is not None and key in image.colliding_names:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with existing topic: {min(image.colliding_names[key])}",
+        )
+    problem = name_problem(name)
+    if problem is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+
+def _assigned_partitions(image: Image, topic: NewTopic) -> list[PartitionRegistration]:
+    for given, field in (
+        (topic.replication_factor, "replication factor"),
+        (topic.num_partitions, "numPartitions"),
+    ):
+        if given != -1:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"A manual partition assignment was specified, but {field} was not set to -1.",
+            )
+    partitions: dict[int, PartitionRegistration] = {}
+    replication_factor: int | None = None
+    for index, replicas in topic.assignments:
+        if index in partitions:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {index}",
+            )
+        partitions[index] = assign(image, index, replicas, replication_factor)
+        replication_factor = len(replicas)
+    if partitions.keys() != set(range(len(partitions))):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    return [partitions[index] for index in range(len(partitions))]
+
+
+def _placed_partitions(image: Image, topic: NewTopic, rules: Rules) -> list[PartitionRegistration]:
+    if topic.replication_factor < -1 or topic.replication_factor == 0:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions < -1 or topic.num_partitions == 0:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    config = rules.config(image)
+    count = config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
+    factor = (
+        config.default_replication_factor
+        if topic.replication_factor == -1
+        else topic.replication_factor
+    )
+    return list(place(image, 0, count, factor, rules.randomness))
+
+
+def _topic_records(
+    created: TopicRecord, topic: NewTopic, partitions: Iterable[PartitionRegistration]
+) -> Iterable[MetadataRecord]:
+    yield created
+    # A key given twice counts once, with its last value.
+    for name, value in dict(topic.configs).items():
+        yield ConfigRecord(
+            resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value
+        )
+    for index, registration in enumerate(partitions):
+        yield partition_record(created.topic_id, index, registration)
+
+
+def _created(created: TopicRecord, partitions: Sequence[PartitionRegistration]) -> TopicCreation:
+    return TopicCreation(
+        created.name,
+        topic_id=created.topic_id,
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
+    )
+
+
+def delete_topics(
+    image: Image, command: DeleteTopics, _: Rules
+) -> Decision[MetadataRecord, tuple[TopicDeletion, ...]]:
+    """Topics by name or id; one that is named twice, in whatever way, is refused."""
+    names = Counter(t.name for t in command.topics if t.name is not None and not t.topic_id.int)
+    ids = Counter(t.topic_id for t in command.topics if t.name is None)
+    answers: list[TopicDeletion] = []
+    for topic in command.topics:
+        if topic.name is not None and topic.topic_id != NO_TOPIC_ID:
+            problem = "You may not specify both topic name and topic id."
+        elif topic.name is None and topic.topic_id == NO_TOPIC_ID:
+            problem = "Neither topic name nor id were specified."
+        else:
+            continue
+        answers.append(
+            TopicDeletion(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST, problem)
+        )
+    doomed: dict[TopicId, Topic] = {}
+    for topic_id, times in ids.items():
+        if topic_id != NO_TOPIC_ID:
+            answers += _delete_by_id(image, topic_id, times, doomed)
+    for name, times in names.items():
+        answers += _delete_by_name(image, name, times, ids, doomed)
+    answers += (TopicDeletion(topic.name, topic.id) for topic in doomed.values())
+    return Decision(tuple(answers), [RemoveTopicRecord(topic_id=id) for id in doomed])
+
+
+def _delete_by_id(
+    image: Image, topic_id: TopicId, times: int, doomed: dict[TopicId, Topic]
+) -> Iterable[TopicDeletion]:
+    topic = image.topics_by_id.get(topic_id)
+    if times > 1:
+        yield TopicDeletion(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+    elif topic is None:
+        yield TopicDeletion(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_ID)
+    else:
+        doomed[topic_id] = topic
+
+
+def _delete_by_name(
+    image: Image, name: str, times: int, ids: Counter[TopicId], doomed: dict[TopicId, Topic]
+) -> Iterable[TopicDeletion]:
+    topic = image.topics.get(name)
+    if times > 1:
+        yield TopicDeletion(name, NO_TOPIC_ID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    elif topic is None:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        yield TopicDeletion(name, NO_TOPIC_ID, error, UNKNOWN_TOPIC)
+    elif topic.id in ids:
+        doomed.pop(topic.id, None)
+        message = "The provided topic name maps to an ID that was already supplied."
+        yield TopicDeletion(name, topic.id, ErrorCode.INVALID_REQUEST, message)
+    else:
+        doomed[topic.id] = topic
+
+
+def create_partitions(
+    image: Image, command: CreatePartitions, rules: Rules
+) -> Decision[MetadataRecord, tuple[PartitionsCreation, ...]]:
+    """First the names given twice, then the others in the order given."""
+    times = Counter(topic.name for topic in command.topics)
+    records: list[MetadataRecord] = []
+    answers = [
+        PartitionsCreation(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        for name, count in times.items()
+        if count > 1
+    ]
+    for wanted in command.topics:
+        if times[wanted.name] > 1:
+            continue
+        try:
+            records += _added_partitions(image, wanted, rules)
+        except ApiError as refusal:
+            answers.append(PartitionsCreation(wanted.name, refusal.code, message_of(refusal)))
+        else:
+            answers.append(PartitionsCreation(wanted.name))
+    return Decision(tuple(answers), () if command.validate_only else records)
+
+
+def _added_partitions(image: Image, wanted: NewPartitions, rules: Rules) -> list[MetadataRecord]:
+    topic = image.topics.get(wanted.name)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    existing = len(topic.partitions)
+    if wanted.count == existing:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {existing} partition(s).")
+    if wanted.count < existing:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {wanted.name} currently has {existing} partition(s); {wanted.count} "
+            "would not be an increase.",
+        )
+    added = wanted.count - existing
+    factor = topic.replication_factor
+    if wanted.assignments is None:
+        partitions = list(place(image, existing, added, factor, rules.randomness))
+    elif len(wanted.assignments) != added:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {added} additional partition(s), but only "
+            f"{len(wanted.assignments)} assignment(s) were specified.",
+        )
+    else:
+        partitions = [
+            assign(image, index, replicas, factor)
+            for index, replicas in enumerate(wanted.assignments, existing)
+        ]
+    return [
+        partition_record(topic.id, index, registration)
+        for index, registration in enumerate(partitions, existing)
+    ]
