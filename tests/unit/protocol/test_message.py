@@ -135,6 +135,13 @@ def test_a_length_below_minus_one_is_malformed() -> None:
         Sheet.decode(bytes.fromhex("fffe 00000000 00000000"), 1)
 
 
+def test_more_items_than_bytes_are_refused_before_any_is_read() -> None:
+    with pytest.raises(MalformedMessage, match="rows has more items than bytes"):
+        Sheet.decode(bytes.fromhex("0000 00000002 0001 61"), 0)
+    with pytest.raises(MalformedMessage, match="codes has more items than bytes"):
+        Sheet.decode(bytes.fromhex("01 01 ff ff ff ff 0f"), 2)
+
+
 def test_a_value_too_large_for_its_type_is_refused() -> None:
     with pytest.raises(UnencodableMessage, match="Sheet v1"):
         Sheet(rows=[], codes=[1 << 15]).encode(1)
