@@ -1,0 +1,75 @@
+"""Compact in a process of its own: a blocking call for a worker thread.
+
+Two passes over a gigabyte in the broker's process would hold the interpreter lock against every
+request; a process of its own costs 50 ms to start and nothing after.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+from typing import Protocol
+
+from headrace.core.errors import StorageError
+from headrace.core.files import FileSystem
+from headrace.log.compaction.compactor import compact_log
+from headrace.log.compaction.request import CompactionRequest, CompactionResult
+
+
+class Compactor(Protocol):
+    """Whatever turns a request into `.cleaned` segments."""
+
+    def compact(self, request: CompactionRequest) -> CompactionResult: ...
+
+    def stop(self) -> None:
+        """End what is running, soon; its `.cleaned` files may stay behind."""
+        ...
+
+
+class InlineCompactor:
+    """Here and now, over any file system: for the simulation and for tests."""
+
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
+
+    def compact(self, request: CompactionRequest) -> CompactionResult:
+        return compact_log(self._files, request)
+
+    def stop(self) -> None:
+        """Nothing runs between calls."""
+
+
+class ProcessCompactor:
+    """A worker process per request, one at a time; `stop` may come from another thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._stopped = False
+
+    def compact(self, request: CompactionRequest) -> CompactionResult:
+        """Raises `StorageError` if the worker failed or was stopped."""
+        with self._lock:
+            if self._stopped:
+                raise StorageError("compaction was stopped")
+            self._process = process = subprocess.Popen(
+                [sys.executable, "-I", "-m", "headrace.log.compaction.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        try:
+            answer, _ = process.communicate(request.to_json())
+        finally:
+            with self._lock:
+                self._process = None
+        if process.returncode == 0:
+            return CompactionResult.from_json(answer)
+        reason = json.loads(answer)["error"] if answer.startswith("{") else "it died"
+        raise StorageError(f"the compactor of {request.directory} failed: {reason}")
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            if self._process is not None:
+                self._process.kill()
