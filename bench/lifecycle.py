@@ -128,6 +128,10 @@ def _fill(broker: BrokerProcess, gigabytes: int, batch_bytes: int, partitions: i
     batch = batch_of(b"x" * 1000, batch_bytes // 1_010)
     frames = [produce_request("fill", number, 1, batch) for number in range(partitions)]
     connection = RawConnection(HOST, broker.port, timeout_seconds=120)
+    for frame in frames:
+        # A broker may know its leaders a moment before it leads.
+        while produce_error(connection.ask(frame), "fill") != 0:
+            time.sleep(0.01)
     count, in_flight = int(gigabytes * 1e9) // len(batch), 5
     for number in range(count + in_flight):
         if number < count:
