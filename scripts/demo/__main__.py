@@ -1,0 +1,103 @@
+"""The story of the demo, from the first record to the table."""
+
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from scripts.demo.broker import BrokerProcess
+from scripts.demo.stream import PARTITIONS, Published, ReadBack, create_topic, publish, read_back
+
+RECORDS = 200_000
+RECORD_BYTES = 200
+KILL_AT = RECORDS // 2
+TOPIC = "demo"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was promised and what was found."""
+
+    published: Published
+    read: ReadBack
+    lost: int
+    misplaced: int
+
+    @property
+    def kept(self) -> bool:
+        """Every record was acknowledged and stands once, where its acknowledgement said."""
+        everything = self.published.acknowledged == RECORDS == len(self.read.places)
+        return everything and not (self.lost or self.misplaced or self.read.duplicates)
+
+
+def tell(console: Console, data_dir: Path) -> Outcome:
+    """Run the whole story; raises if a broker does not start or records stay unsent."""
+    with BrokerProcess(data_dir) as broker:
+        console.print(
+            f"broker on [bold]{broker.address}[/], ready after {broker.start_seconds:.2f} s"
+        )
+        create_topic(broker.address, TOPIC)
+
+        def strike() -> None:
+            broker.kill()
+            console.print("[bold red]SIGKILL[/] with the stream under way")
+            broker.start()
+            console.print(f"broker is back, ready after {broker.start_seconds:.2f} s")
+
+        published = publish(
+            broker.address, TOPIC, RECORDS, RECORD_BYTES, at=KILL_AT, strike=strike, console=console
+        )
+        read = read_back(broker.address, TOPIC, RECORDS, console=console)
+        broker.stop()
+    lost = sum(1 for number in published.places if number not in read.places)
+    misplaced = sum(
+        1
+        for number, place in published.places.items()
+        if number in read.places and read.places[number] != place
+    )
+    return Outcome(published, read, lost, misplaced)
+
+
+def show(console: Console, outcome: Outcome) -> None:
+    """The table at the end."""
+    published, read = outcome.published, outcome.read
+    table = Table(title="acks=all, log.flush.policy=fsync, one SIGKILL", title_justify="left")
+    table.add_column("what")
+    table.add_column("value", justify="right")
+    megabytes = RECORD_BYTES / 1e6
+    rate_out, rate_in = RECORDS / published.seconds, len(read.places) / read.seconds
+    rows = [
+        ("records published", f"{RECORDS:,} in {PARTITIONS} partitions"),
+        ("acknowledged", f"{published.acknowledged:,}"),
+        ("  of these before the kill", f"{published.acknowledged_before:,}"),
+        ("read back", f"{len(read.places):,}"),
+        ("acknowledged but lost", f"{outcome.lost:,}"),
+        ("at another offset than acknowledged", f"{outcome.misplaced:,}"),
+        ("duplicates", f"{read.duplicates:,}"),
+        ("from kill to next acknowledgement", f"{published.outage_seconds:.2f} s"),
+        ("publish rate, outage included", f"{rate_out:,.0f}/s, {rate_out * megabytes:.1f} MB/s"),
+        ("read rate", f"{rate_in:,.0f}/s, {rate_in * megabytes:.1f} MB/s"),
+    ]
+    for what, value in rows:
+        table.add_row(what, value)
+    console.print(table)
+
+
+def main() -> None:
+    console = Console(soft_wrap=True, highlight=False)
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="headrace-demo-") as directory:
+        outcome = tell(console, Path(directory) / "data")
+    show(console, outcome)
+    if not outcome.kept:
+        console.print("[bold red]the promise was broken[/]: see the table")
+        sys.exit(1)
+    seconds = time.perf_counter() - started
+    console.print(f"[bold green]nothing acknowledged was lost[/] ({seconds:.1f} s in all)")
+
+
+main()
