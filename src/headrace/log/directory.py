@@ -1,0 +1,308 @@
+"""All partitions of a node in one directory, with what belongs to none of them alone.
+
+    .lock                              one process at a time
+    meta.properties                    whose data this is
+    .kafka_cleanshutdown               the last stop left nothing to recover
+    recovery-point-offset-checkpoint   up to where each log need not be checked after a crash
+    log-start-offset-checkpoint        up to where records were deleted
+    replication-offset-checkpoint      high watermarks
+    <topic>-<n>/                       one log each
+    <topic>-<n>.<id>-delete/           one on its way out
+
+`checkpoint` may run in a worker thread; everything else belongs to one thread.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from headrace.core.errors import StartupRefused, StorageError
+from headrace.core.files import DirectoryLock, FileSystem
+from headrace.core.ids import NodeId, Offset, TopicId, TopicPartition
+from headrace.core.seams import Clock, Randomness
+from headrace.log import partition_metadata
+from headrace.log.checkpoints import encode_offsets, read_offsets, replace_file
+from headrace.log.config import LogConfig
+from headrace.log.identity import Identity, settle_identity
+from headrace.log.names import (
+    CLEAN_SHUTDOWN,
+    DELETED_DIRECTORY,
+    HIGH_WATERMARKS,
+    LOCK,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    STRAY_DIRECTORY,
+    parse_partition,
+    parting_name,
+)
+from headrace.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+
+class LogDirectory:
+    """Opens, creates, deletes and checkpoints the logs below one path."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        path: str,
+        clock: Clock,
+        randomness: Randomness,
+        identity: Identity,
+        lock: DirectoryLock,
+        *,
+        clean: bool,
+    ) -> None:
+        self.path = path
+        self.identity = identity
+        self.clean = clean
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self._files = files
+        self._clock = clock
+        self._randomness = randomness
+        self._lock = lock
+        self._recovery_points = read_offsets(files, f"{path}/{RECOVERY_POINTS}")
+        self._log_starts = read_offsets(files, f"{path}/{LOG_STARTS}")
+        names = files.list_directory(path)
+        self._on_disk = {tp for name in names if (tp := parse_partition(name)) is not None}
+        self._parting = {f"{path}/{name}": 0 for name in names if name.endswith(DELETED_DIRECTORY)}
+        # One writer of checkpoint files at a time; the tables are taken inside it.
+        self._checkpointing = threading.Lock()
+
+    @classmethod
+    def open(
+        cls,
+        files: FileSystem,
+        path: str,
+        clock: Clock,
+        randomness: Randomness,
+        *,
+        node_id: NodeId,
+        cluster_id: str | None = None,
+    ) -> "LogDirectory":
+        """Take the directory for this process; raises `StartupRefused` if that must not be."""
+        path = path.rstrip("/") or "/"
+        try:
+            _make_durable_directory(files, path)
+            lock = files.lock(f"{path}/{LOCK}")
+        except BlockingIOError as error:
+            raise StartupRefused(
+                f"{path} is in use by another process",
+                hint="stop the other broker, or start this one with its own data directory",
+            ) from error
+        except OSError as error:
+            raise StartupRefused(
+                f"{path} cannot be used: {error}",
+                hint="the data directory must exist or be creatable, and be writable",
+            ) from error
+        try:
+            identity = settle_identity(
+                files, path, randomness, node_id=node_id, cluster_id=cluster_id
+            )
+            clean = _take_clean_marker(files, path)
+            return cls(files, path, clock, randomness, identity, lock, clean=clean)
+        except OSError as error:
+            lock.release()
+            raise StartupRefused(
+                f"{path} cannot be used: {error}", hint="look at permissions and free space"
+            ) from error
+        except BaseException:
+            lock.release()
+            raise
+
+    @property
+    def cluster_id(self) -> str:
+        return self.identity.cluster_id
+
+    # Partitions
+
+    @property
+    def partitions_on_disk(self) -> frozenset[TopicPartition]:
+        """Partitions that had a directory at the start and have not been opened or deleted."""
+        return frozenset(self._on_disk)
+
+    def create(
+        self, partition: TopicPartition, topic_id: TopicId, config: LogConfig
+    ) -> PartitionLog:
+        """The log of a partition: opened (and recovered) if it is on disk, else a new one.
+
+        Data that belongs to an earlier topic of this name is deleted.
+        """
+        if partition in self.logs:
+            raise ValueError(f"{partition} is open already")
+        directory = f"{self.path}/{partition}"
+        if partition in self._on_disk:
+            self._on_disk.discard(partition)
+            owner = partition_metadata.load(self._files, directory)
+            if owner is not None and owner != topic_id:
+                logger.warning("deleting data of an earlier topic: partition=%s", partition)
+                self._part_with(partition, DELETED_DIRECTORY, self._clock.now_ms())
+                self._forget(partition)
+        log = PartitionLog.open(
+            self._files,
+            directory,
+            config,
+            self._clock,
+            recovery_point=self._recovery_points.get(partition, 0),
+            log_start_offset=self._log_starts.get(partition, 0),
+            clean=self.clean,
+            topic_id=topic_id,
+            lower_recovery_point=self._lower_recovery_points,
+        )
+        self.logs[partition] = log
+        return log
+
+    def delete(self, partition: TopicPartition) -> None:
+        """Let go of a partition at once; its files go after `file.delete.delay.ms`.
+
+        Nothing is synced: should a power cut bring the directory back, its topic id says that
+        nobody wants it any more.
+        """
+        log = self.logs.pop(partition)
+        self._forget(partition)
+        log.retire()
+        if self._files.exists(log.directory):
+            due_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
+            self._part_with(partition, DELETED_DIRECTORY, due_ms)
+
+    def set_aside_unknown(self) -> list[TopicPartition]:
+        """Rename directories that nobody opened, once everybody had the chance to."""
+        unknown = sorted(self._on_disk)
+        for partition in unknown:
+            logger.warning("setting aside data of an unknown topic: partition=%s", partition)
+            self._part_with(partition, STRAY_DIRECTORY, None)
+            self._forget(partition)
+        self._on_disk.clear()
+        return unknown
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self._recovery_points.pop(partition, None)
+        self._log_starts.pop(partition, None)
+
+    def _part_with(self, partition: TopicPartition, suffix: str, due_ms: int | None) -> None:
+        name = parting_name(partition, self._randomness.uuid().hex, suffix)
+        self._files.rename(f"{self.path}/{partition}", f"{self.path}/{name}")
+        if due_ms is not None:
+            self._parting[f"{self.path}/{name}"] = due_ms
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Remove files of deleted partitions and segments whose time has come."""
+        for path in [path for path, due_ms in self._parting.items() if due_ms <= now_ms]:
+            self._files.remove_tree(path)
+            del self._parting[path]
+        for log in list(self.logs.values()):
+            log.remove_deleted(now_ms)
+
+    # Checkpoints
+
+    @property
+    def bytes_since_checkpoint(self) -> int:
+        """What recovery would have to read if the process died now."""
+        return sum(log.bytes_since_checkpoint for log in self.logs.values())
+
+    def checkpoint(self) -> None:
+        """Move the recovery points to what is flushed now; in a worker, every few seconds."""
+        moved = False
+        for log in list(self.logs.values()):
+            if log.checkpoint_due and log.failure is None:
+                try:
+                    log.checkpoint()
+                    moved = True
+                except StorageError as error:
+                    logger.error("checkpoint failed: directory=%s error=%s", log.directory, error)
+        if moved:
+            # Synced, since garbage would cost a full scan; the name may stay the old one, whose
+            # recovery points are lower and therefore right too.
+            self._write(RECOVERY_POINTS, self._current_recovery_points)
+        self.checkpoint_log_starts()
+
+    def checkpoint_log_starts(self, *, durable: bool = False) -> None:
+        """Write down log starts that no segment's name tells; `durable` survives a power cut."""
+        if self._current_log_starts() != self._log_starts:
+            self._write(LOG_STARTS, self._current_log_starts)
+            self._log_starts = self._current_log_starts()
+            if durable:
+                self._files.sync_directory(self.path)
+
+    def _lower_recovery_points(self) -> None:
+        self._write(RECOVERY_POINTS, self._current_recovery_points)
+        # The old table would vouch for batches that are about to be overwritten.
+        self._files.sync_directory(self.path)
+
+    def _write(self, name: str, table: Callable[[], Mapping[TopicPartition, Offset]]) -> None:
+        with self._checkpointing:
+            data = encode_offsets(table())
+            replace_file(self._files, f"{self.path}/{name}", data, durable=True)
+
+    def _current_recovery_points(self) -> dict[TopicPartition, Offset]:
+        points = {tp: o for tp, o in self._recovery_points.items() if tp in self._on_disk}
+        points.update({tp: log.recovery_point for tp, log in list(self.logs.items())})
+        return points
+
+    def _current_log_starts(self) -> dict[TopicPartition, Offset]:
+        starts = {tp: o for tp, o in self._log_starts.items() if tp in self._on_disk}
+        for tp, log in list(self.logs.items()):
+            if log.log_start_offset > log.segments[0].base_offset:
+                starts[tp] = log.log_start_offset
+        return starts
+
+    def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
+        return read_offsets(self._files, f"{self.path}/{HIGH_WATERMARKS}")
+
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Not synced: after a crash the high watermark is found anew from what is on disk."""
+        with self._checkpointing:
+            path = f"{self.path}/{HIGH_WATERMARKS}"
+            replace_file(self._files, path, encode_offsets(offsets), durable=False)
+
+    # Leaving
+
+    def close(self) -> None:
+        """Close every log; if all went well, say so for the next start."""
+        clean = True
+        for log in self.logs.values():
+            try:
+                log.close()
+            except StorageError as error:
+                clean = False
+                logger.error("log was not closed: directory=%s error=%s", log.directory, error)
+        try:
+            self._write(RECOVERY_POINTS, self._current_recovery_points)
+            self.checkpoint_log_starts()
+            if clean:
+                # Unsynced: without it the next start only takes longer. What it vouches for has
+                # been synced by the logs.
+                marker = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
+                self._files.write_file(f"{self.path}/{CLEAN_SHUTDOWN}", marker)
+        except OSError as error:
+            logger.error("the next start will recover: path=%s error=%s", self.path, error)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the directory as it is, as the death of the process would."""
+        self._lock.release()
+
+
+def _make_durable_directory(files: FileSystem, path: str) -> None:
+    """Create the directory; each new name is synced, or all below it could vanish with it."""
+    missing: list[str] = []
+    while path and not files.exists(path):
+        missing.append(path)
+        path = path.rpartition("/")[0]
+    if missing:
+        files.make_directory(missing[0])
+        for created in missing:
+            files.sync_directory(created.rpartition("/")[0] or ("/" if created[0] == "/" else "."))
+
+
+def _take_clean_marker(files: FileSystem, path: str) -> bool:
+    """Whether the last stop was clean; the marker is gone, for certain, when this returns."""
+    marker = f"{path}/{CLEAN_SHUTDOWN}"
+    if not files.exists(marker):
+        return False
+    files.remove(marker)
+    # Should it come back after a crash, that crash would pass for a clean stop.
+    files.sync_directory(path)
+    return True

@@ -1,0 +1,221 @@
+"""The lowest layer of a partition's log: what it consists of, and what of it is on disk.
+
+    flush         data files and names: what was appended before the call survives a power cut
+    checkpoint    flush, and also what would otherwise have to be found out by reading
+    close         a checkpoint after which nothing needs to be recovered
+
+`_lock` guards shape and end of the log, never a sync: appends go on while a worker flushes.
+
+A write that fails is taken back and may be tried again (a full disk gets room). A *sync* that
+fails is final: the kernel has dropped the pages and would call the next sync a success, so the
+log refuses everything but reads until it is opened again.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+
+from headrace.core.errors import StorageError
+from headrace.core.files import FileSystem
+from headrace.core.ids import Offset, TopicId
+from headrace.core.seams import Clock
+from headrace.log import partition_metadata
+from headrace.log.config import LogConfig
+from headrace.log.epochs import EpochCache
+from headrace.log.producer_history import ProducerHistory
+from headrace.log.rolling import roll_limit_ms
+from headrace.log.segment import Segment
+from headrace.log.segments import Segments
+
+
+class DurableLog:
+    """Parts of a log, and how they get to disk."""
+
+    __slots__ = (
+        "_clock",
+        "_created",
+        "_epochs",
+        "_failure",
+        "_flushing",
+        "_history",
+        "_lock",
+        "_lower_recovery_point",
+        "_roll_limit_ms",
+        "_segments",
+        "_truncations",
+        "_unsynced_directory",
+        "_unsynced_indexes",
+        "_unsynced_names",
+        "bytes_since_checkpoint",
+        "config",
+        "directory",
+        "files",
+        "flushed_at_ms",
+        "flushed_offset",
+        "log_end_offset",
+        "log_start_offset",
+        "recovery_point",
+        "topic_id",
+    )
+
+    def __init__(
+        self, files: FileSystem, directory: str, config: LogConfig, clock: Clock, start: int
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.config = config
+        self.topic_id: TopicId | None = None
+        self.log_start_offset = Offset(start)
+        self.log_end_offset = Offset(start)
+        self.flushed_offset = Offset(start)
+        self.flushed_at_ms = clock.now_ms()
+        self.recovery_point = Offset(start)
+        self.bytes_since_checkpoint = 0
+        self._clock = clock
+        self._segments = Segments(
+            files, directory, (Segment(files, directory, start, self.flushed_at_ms),)
+        )
+        self._history = ProducerHistory(files, directory)
+        self._epochs: EpochCache | None = EpochCache()  # None: not yet loaded
+        self._roll_limit_ms = roll_limit_ms(config, self._segments.active)
+        self._created = False
+        # Names of files in the directory, and of the directory itself, that a power cut may take.
+        self._unsynced_names = False
+        self._unsynced_directory = False
+        # Rolled segments whose indexes are not yet on disk.
+        self._unsynced_indexes: tuple[Segment, ...] = ()
+        self._truncations = 0
+        self._failure: StorageError | None = None
+        self._lower_recovery_point: Callable[[], None] | None = None
+        self._lock = threading.Lock()
+        self._flushing = threading.Lock()
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segments.size_bytes
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why the log takes no more appends; None while it does."""
+        return self._failure
+
+    def flush(self) -> Offset:
+        """Bring everything appended before the call to disk; return the offset it reaches to."""
+        with self._flushing:
+            with self._lock:
+                if self._failure is not None:
+                    raise StorageError(str(self._failure))
+                end = self.log_end_offset
+                truncations = self._truncations
+                names, self._unsynced_names = self._unsynced_names, False
+                directory, self._unsynced_directory = self._unsynced_directory, False
+                active = self._segments.active
+                # Readers will soon ask for everything up to here and no further.
+                active.remember(end, active.size)
+                dirty = [s for s in self._segments if s.next_offset > self.flushed_offset]
+                now_ms = self._clock.now_ms()
+            try:
+                self._sync(dirty, Segment.sync)
+                if names:
+                    # A synced file whose name is lost is lost.
+                    self.files.sync_directory(self.directory)
+                if directory:
+                    self._sync_birth()
+            except OSError as error:
+                raise self._sync_failed(error) from error
+            with self._lock:
+                # A truncation meanwhile may have put other batches where the synced ones were.
+                if truncations == self._truncations and end > self.flushed_offset:
+                    self.flushed_offset = end
+                    self.flushed_at_ms = now_ms
+                return self.flushed_offset
+
+    def _sync(self, segments: Iterable[Segment], sync: Callable[[Segment], None]) -> None:
+        for segment in segments:
+            try:
+                sync(segment)
+            except OSError:
+                # Deleted since: nobody waits for its bytes any more.
+                if segment in self._segments.all:
+                    raise
+
+    def _sync_birth(self) -> None:
+        """The first flush of a log: its directory's name, and whose it is.
+
+        Without the topic id in it, data of a deleted topic could be taken for that of a new one
+        of the same name.
+        """
+        if self.topic_id is not None:
+            partition_metadata.sync(self.files, self.directory)
+        self.files.sync_directory(self.directory.rpartition("/")[0])
+
+    def _sync_failed(self, error: OSError) -> StorageError:
+        failure = StorageError(f"cannot sync {self.directory}: {error}")
+        with self._lock:
+            self._failure = failure
+        return failure
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether a checkpoint would write anything."""
+        epochs = self._epochs
+        return self._created and (
+            self.recovery_point != self.log_end_offset
+            or bool(self._unsynced_indexes)
+            or (epochs is not None and epochs.changed)
+        )
+
+    def checkpoint(self) -> Offset:
+        """Flush, and leave little to recovery: it would start at the offset returned."""
+        if self.checkpoint_due:
+            with self._lock:
+                rolled, self._unsynced_indexes = self._unsynced_indexes, ()
+                size = self.bytes_since_checkpoint
+                try:
+                    self._write_derived(rolled, closing=False)
+                except OSError as error:
+                    self._unsynced_indexes = (*rolled, *self._unsynced_indexes)
+                    raise StorageError(f"cannot checkpoint {self.directory}: {error}") from error
+            try:
+                # Recovery will not look at these segments again, so their indexes must be right.
+                self._sync(rolled, Segment.sync_indexes)
+            except OSError as error:
+                raise self._sync_failed(error) from error
+            flushed = self.flush()
+            with self._lock:
+                self.recovery_point = min(flushed, self.flushed_offset)
+                self.bytes_since_checkpoint -= size
+        return self.recovery_point
+
+    def _write_derived(self, rolled: tuple[Segment, ...], *, closing: bool) -> None:
+        """Index entries, producer snapshot, epochs: all can be rebuilt, so none is synced."""
+        for segment in rolled:
+            if segment in self._segments.all:
+                segment.persist_indexes(final=True)
+        active = self._segments.active
+        if active.exists:
+            active.persist_indexes(final=closing)
+        self._history.snapshot(self.log_end_offset, self._segments.bases)
+        if self._epochs is not None and self._epochs.changed:
+            self._epochs.store(self.files, self.directory)
+            self._unsynced_names = True
+
+    def close(self) -> None:
+        """Leave everything such that the next start has nothing to recover."""
+        try:
+            if self._created and self._failure is None:
+                self.flush()
+                self.checkpoint()
+                with self._lock:
+                    self._write_derived((), closing=True)
+                self._segments.remove_doomed()
+        except OSError as error:
+            raise StorageError(f"cannot close {self.directory}: {error}") from error
+        finally:
+            self._segments.close()
+        if self._failure is not None:
+            raise StorageError(str(self._failure))
+
+    def retire(self) -> None:
+        """The partition is deleted: nothing may be written any more."""
+        with self._lock:
+            self._failure = StorageError(f"{self.directory} is deleted")

@@ -1,0 +1,283 @@
+"""One partition on disk, in three layers: append and read here, shape and durability below.
+
+    log start ............... deleted before it
+    recovery point .......... flushed, and checkpointed as such
+    flushed offset .......... on disk for certain
+    log end ................. the next offset to be given
+
+Appends, reads and all changes of shape come from one thread (the event loop); `flush` and
+`checkpoint` may run in a worker meanwhile. Reads take no lock at all.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange, StorageError
+from headrace.core.files import FileSystem
+from headrace.core.ids import LeaderEpoch, Offset, TopicId
+from headrace.core.seams import Clock
+from headrace.log import partition_metadata, recovery
+from headrace.log.config import LogConfig
+from headrace.log.epochs import EpochCache
+from headrace.log.producer_state import ProducerStates, SentBatch
+from headrace.log.rolling import roll_due, roll_limit_ms
+from headrace.log.segment import Segment
+from headrace.log.segments import Segments
+from headrace.log.shaped_log import ShapedLog
+from headrace.log.timestamps import TimestampedOffset, first_at_or_after, latest_timestamp
+from headrace.protocol.records.header import LENGTH_OVERHEAD, BatchHeader, iterate_headers
+from headrace.protocol.records.patch import assign_offsets
+
+logger = logging.getLogger(__name__)
+
+# Position in the buffer, header as it came, last offset as it will be.
+Placed = list[tuple[int, BatchHeader, int]]
+
+
+class AppendInfo(NamedTuple):
+    """Where a produced batch lies, for the answer to its producer."""
+
+    first_offset: Offset
+    last_offset: Offset
+    append_time_ms: int
+    log_start_offset: Offset
+    duplicate: bool
+
+
+class PartitionLog(ShapedLog):
+    """See the module's text for the offsets and the threads."""
+
+    __slots__ = ()
+
+    @classmethod
+    def open(
+        cls,
+        files: FileSystem,
+        directory: str,
+        config: LogConfig,
+        clock: Clock,
+        *,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean: bool = False,
+        topic_id: TopicId | None = None,
+        lower_recovery_point: Callable[[], None] | None = None,
+    ) -> "PartitionLog":
+        """The log in `directory`; a new one if it is not there (nothing is created until the
+        first append).
+
+        `clean`: it was closed properly, so what is past `recovery_point` need not be checked.
+        `lower_recovery_point` is called when a truncation goes below the recovery point, and
+        must bring the new one to disk.
+        """
+        log = cls(files, directory, config, clock, log_start_offset)
+        log.topic_id = topic_id
+        log._lower_recovery_point = lower_recovery_point
+        try:
+            if files.exists(directory):
+                log._load(recovery_point, clean)
+        except OSError as error:
+            raise StorageError(f"cannot open the log in {directory}: {error}") from error
+        return log
+
+    def _load(self, recovery_point: int, clean: bool) -> None:
+        self._created = True
+        opened = recovery.open_segments(
+            self.files, self.directory, self.config, recovery_point=recovery_point, clean=clean
+        )
+        if not opened.segments:
+            return
+        self._segments = Segments(self.files, self.directory, opened.segments)
+        active = self._segments.active
+        active.created_ms = self._clock.now_ms()
+        self._roll_limit_ms = roll_limit_ms(self.config, active)
+        self._unsynced_indexes = tuple(opened.reindexed)
+        self._history.snapshots = tuple(opened.snapshots)
+        self._history.states, self._epochs = opened.producers, opened.epochs
+        first = opened.segments[0].base_offset
+        start, end = max(self.log_start_offset, first), active.next_offset
+        self.log_start_offset, self.log_end_offset = Offset(start), end
+        flushed = end if opened.intact else recovery_point
+        self.recovery_point = self.flushed_offset = Offset(max(first, min(flushed, end)))
+        if start > end:
+            logger.warning(
+                "the log ends below its start and begins anew there: directory=%s end=%d start=%d",
+                self.directory,
+                end,
+                start,
+            )
+            self.truncate_fully_and_start_at(Offset(start))
+
+    # Appending
+
+    def append(
+        self,
+        batches: Sequence[tuple[int, BatchHeader]],
+        buffer: memoryview,
+        leader_epoch: LeaderEpoch,
+    ) -> AppendInfo:
+        """Give the checked batches in `buffer` their offsets (in place) and write them.
+
+        A batch an idempotent producer has sent before is not written again; the answer is the
+        original one. Raises `ApiError` with Kafka's code if the producer may not send it.
+        """
+        with self._lock:
+            producers = self._history.states
+            epochs = self._epochs
+            if producers is None or epochs is None or self._failure is not None:
+                producers, epochs = self._ready_to_append()
+            first = offset = self.log_end_offset
+            if leader_epoch != epochs.latest:
+                if leader_epoch < epochs.latest:
+                    raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
+                epochs.assign(leader_epoch, first)
+            placed: Placed = []
+            for position, header in batches:
+                if header.producer_id >= 0:
+                    duplicate = producers.check(header)
+                    if duplicate is not None:
+                        return self._answer_duplicate(duplicate, header)
+                assign_offsets(buffer, position, offset, leader_epoch)
+                last = offset + header.last_offset_delta
+                placed.append((position, header, last))
+                offset = Offset(last + 1)
+            self._write(placed, buffer, producers)
+            header = placed[0][1]
+            time_ms = header.max_timestamp if header.uses_append_time else -1
+            return AppendInfo(first, Offset(offset - 1), time_ms, self.log_start_offset, False)
+
+    def _ready_to_append(self) -> tuple[ProducerStates, EpochCache]:
+        if self._failure is not None:
+            raise StorageError(str(self._failure))
+        return self._load_producers(), self._load_epochs()
+
+    def _answer_duplicate(self, batch: SentBatch, header: BatchHeader) -> AppendInfo:
+        time_ms = batch.timestamp if header.uses_append_time else -1
+        first, last = Offset(batch.first_offset), Offset(batch.last_offset)
+        return AppendInfo(first, last, time_ms, self.log_start_offset, True)
+
+    def append_as_follower(self, buffer: memoryview) -> None:
+        """Write batches fetched from the leader, which has given them offsets and epochs."""
+        with self._lock:
+            producers, epochs = self._ready_to_append()
+            placed: Placed = []
+            expected = self.log_end_offset
+            for position, header in iterate_headers(buffer):
+                if header.base_offset < expected:
+                    raise ApiError(
+                        ErrorCode.UNKNOWN_SERVER_ERROR,
+                        f"the leader sent offset {header.base_offset} where the log has {expected}",
+                    )
+                expected = Offset(header.last_offset + 1)
+                placed.append((position, header, header.last_offset))
+                if header.leader_epoch > epochs.latest:
+                    epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+            if placed:
+                self._write(placed, buffer, producers)
+
+    def _write(self, placed: Placed, buffer: memoryview, producers: ProducerStates) -> None:
+        """One write for all; one for each only where they do not fit one segment."""
+        size = len(buffer)
+        config = self.config
+        last = placed[-1][2]
+        if size > config.segment_bytes:
+            self._write_apart(placed, buffer, producers)
+            return
+        segment = self._segments.active
+        try:
+            if segment.size == 0 or self._roll_due(segment, size, last, placed):
+                segment = self._segment_to_write(segment, last)
+            start = segment.file.append((buffer,))
+        except OSError as error:
+            raise self._write_failed(segment, error) from error
+        interval = config.index_interval_bytes
+        for position, header, last_offset in placed:
+            segment.account(
+                start + position,
+                header.batch_length + LENGTH_OVERHEAD,
+                last_offset,
+                header.max_timestamp,
+                interval,
+            )
+            if header.producer_id >= 0:
+                producers.update(header, last_offset)
+        self.bytes_since_checkpoint += size
+        self.log_end_offset = Offset(last + 1)
+
+    def _roll_due(self, segment: Segment, size: int, last: int, placed: Placed) -> bool:
+        newest = placed[0][1].max_timestamp
+        if len(placed) > 1:
+            newest = max(header.max_timestamp for _, header, _ in placed)
+        return roll_due(segment, size, last, newest, self._clock, self.config, self._roll_limit_ms)
+
+    def _write_apart(self, placed: Placed, buffer: memoryview, producers: ProducerStates) -> None:
+        if len(placed) == 1:
+            raise ApiError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{len(buffer)} bytes do not fit a segment of {self.config.segment_bytes}",
+            )
+        for position, header, last in placed:
+            self._write([(0, header, last)], buffer[position : position + header.size], producers)
+
+    def _segment_to_write(self, segment: Segment, last_offset: int) -> Segment:
+        """Make sure there are files to write to: the first of this log, or a new segment's."""
+        if not self._created:
+            self.files.make_directory(self.directory)
+            if self.topic_id is not None:
+                partition_metadata.store(self.files, self.directory, self.topic_id)
+            self._created = self._unsynced_directory = True
+        if segment.size == 0 and last_offset - segment.base_offset < 2**31:
+            if not segment.exists:
+                segment.create_file()
+                self._unsynced_names = True
+            return segment
+        return self._roll()
+
+    def _write_failed(self, segment: Segment, error: OSError) -> StorageError:
+        """A failed write leaves the file as it was; if it does not, the log is done for."""
+        failure = StorageError(f"cannot write to {segment.path()}: {error}")
+        try:
+            if segment.exists and segment.file.size() != segment.size:
+                self._failure = failure
+        except OSError:
+            self._failure = failure
+        return failure
+
+    # Reading
+
+    def read(
+        self, start: Offset, max_bytes: int, end: Offset, *, at_least_one: bool = True
+    ) -> bytes | memoryview:
+        """Whole batches from the one that holds `start`, all below `end`.
+
+        Empty if there is nothing yet, or, without `at_least_one`, if the first batch is larger
+        than `max_bytes`.
+        """
+        if start > self.log_end_offset or start < self.log_start_offset:
+            raise OffsetOutOfRange(
+                f"offset {start} is not in [{self.log_start_offset}, {self.log_end_offset}]"
+            )
+        if start >= end or start == self.log_end_offset:
+            return b""
+        segments = self._segments
+        segment = segments.active
+        try:
+            if start >= segment.base_offset:
+                return segment.read(start, max_bytes, end, at_least_one=at_least_one) or b""
+            row = segments.all
+            for segment in row[segments.number_for(start) :]:
+                data = segment.read(start, max_bytes, end, at_least_one=at_least_one)
+                if data is not None:
+                    return data
+        except OSError as error:
+            raise StorageError(f"cannot read {segment.path()}: {error}") from error
+        return b""
+
+    def find_by_timestamp(self, timestamp: int, end: Offset) -> TimestampedOffset | None:
+        """The first record below `end` whose timestamp is `timestamp` or later."""
+        return first_at_or_after(self._segments.all, timestamp, self.log_start_offset, end)
+
+    def max_timestamp(self, end: Offset) -> TimestampedOffset | None:
+        """The first record with the highest timestamp, if it lies below `end`."""
+        return latest_timestamp(self._segments.all, self.log_start_offset, end)

@@ -1,0 +1,80 @@
+"""Producer state and the snapshots of it that are on disk."""
+
+from collections.abc import Sequence
+
+from headrace.core.files import FileSystem
+from headrace.core.ids import Offset
+from headrace.log.producer_snapshot import encode_snapshot, load_snapshot, snapshot_path
+from headrace.log.producer_state import ProducerStates
+from headrace.log.recovery import replay
+from headrace.log.segment import Segment
+
+
+class ProducerHistory:
+    """The states at the log's end, loaded when first needed, and earlier ones in files.
+
+    Kept are the snapshots at the start of each segment (a truncation goes back to one of them)
+    and the newest of all.
+    """
+
+    __slots__ = ("_directory", "_files", "snapshots", "states")
+
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self.states: ProducerStates | None = ProducerStates()
+        self.snapshots: tuple[Offset, ...] = ()
+
+    def load(self, segments: Sequence[Segment], end: Offset) -> ProducerStates:
+        """The states at `end`: the newest good snapshot before it, and what came since."""
+        states: ProducerStates | None = None
+        start = segments[0].base_offset
+        while self.snapshots and states is None:
+            offset = self.snapshots[-1]
+            if offset <= end:
+                states = load_snapshot(self._files, self._directory, offset)
+            if states is None:
+                self._remove((offset,))
+            else:
+                start = offset
+        if states is None:
+            states = ProducerStates()
+        replay(states, segments, start, end)
+        self.states = states
+        return states
+
+    def snapshot(self, offset: Offset, bases: set[Offset], *, durable: bool = False) -> None:
+        """Write down the states as of `offset`, the log's end; older strays go."""
+        if self.states is None:
+            return
+        path = snapshot_path(self._directory, offset)
+        if not self.snapshots or self.snapshots[-1] != offset:
+            self._files.write_file(path, encode_snapshot(self.states))
+            self._remove([s for s in self.snapshots if s not in bases])
+            self.snapshots = (*self.snapshots, offset)
+        if durable:
+            file = self._files.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+    def truncate(self, offset: Offset) -> None:
+        """The log was cut at `offset`: later snapshots go, the states are loaded anew."""
+        self._remove([s for s in self.snapshots if s > offset])
+        self.states = None
+
+    def clear(self) -> None:
+        self._remove(self.snapshots)
+        self.states = ProducerStates()
+
+    def forget_before(self, offset: Offset) -> None:
+        """Segments below `offset` are gone: so is the use of their snapshots, but the newest."""
+        self._remove([s for s in self.snapshots[:-1] if s < offset])
+
+    def _remove(self, offsets: Sequence[Offset]) -> None:
+        for offset in offsets:
+            path = snapshot_path(self._directory, offset)
+            if self._files.exists(path):
+                self._files.remove(path)
+        self.snapshots = tuple(s for s in self.snapshots if s not in offsets)

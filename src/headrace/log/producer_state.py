@@ -1,0 +1,177 @@
+"""What each idempotent producer sent last to one partition, and whether a batch may follow it.
+
+For every producer id: its epoch and its last five batches, because a producer may have five
+requests in flight and must get the original offsets for whichever of them it sends again.
+
+    sequence follows the last one ............ append
+    same first and last sequence as one kept .. duplicate, answered from what is kept
+    older epoch .............................. INVALID_PRODUCER_EPOCH
+    anything else ............................ OUT_OF_ORDER_SEQUENCE_NUMBER
+    nothing known of this producer ........... append, whatever the sequence (as Kafka does:
+                                               its state may have expired)
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from headrace.core.errors import ApiError, ErrorCode
+from headrace.core.ids import Offset
+from headrace.protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+
+BATCHES_KEPT: Final = 5
+NO_SEQUENCE: Final = -1
+_SEQUENCE_MASK: Final = 0x7FFFFFFF
+
+
+class SentBatch(NamedTuple):
+    """A batch as the producer and the log know it."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & _SEQUENCE_MASK
+
+
+class Producer:
+    """One producer id. `batches` are of the current epoch, oldest first."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp",
+        "seen",
+        "seen_ms",
+        "transaction_start",
+    )
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: list[SentBatch] = []
+        self.coordinator_epoch = -1
+        self.transaction_start = -1
+        self.last_timestamp = -1
+        # Appended since expiry last looked, and when that was: a producer that writes old
+        # timestamps is alive too.
+        self.seen = True
+        self.seen_ms = -1
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def note(self, epoch: int, batch: SentBatch) -> None:
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+        self.batches.append(batch)
+        if len(self.batches) > BATCHES_KEPT:
+            del self.batches[0]
+        self.last_timestamp = batch.timestamp
+        self.seen = True
+
+
+class ProducerStates:
+    """All producers of a partition, as of one offset."""
+
+    __slots__ = ("_looked_ms", "_producers")
+
+    def __init__(self) -> None:
+        self._producers: dict[int, Producer] = {}
+        self._looked_ms = -1
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[tuple[int, Producer]]:
+        return iter(tuple(self._producers.items()))
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._producers.get(producer_id)
+
+    def put(self, producer_id: int, producer: Producer) -> None:
+        self._producers[producer_id] = producer
+
+    def check(self, header: BatchHeader) -> SentBatch | None:
+        """None if the batch may be appended, the batch kept if it is a duplicate; else raises."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return None
+        sequence = header.base_sequence
+        if header.producer_epoch == producer.epoch:
+            last = producer.last_sequence
+            if sequence == (last + 1) & _SEQUENCE_MASK:
+                return None
+            last_sequence = header.last_sequence
+            for batch in producer.batches:
+                if batch.last_sequence == last_sequence and batch.first_sequence == sequence:
+                    return batch
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} sent sequence {sequence} after {last}",
+            )
+        if header.producer_epoch < producer.epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} has epoch {header.producer_epoch}, "
+                f"the last one seen is {producer.epoch}",
+            )
+        if sequence != 0:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} begins epoch {header.producer_epoch} "
+                f"with sequence {sequence}",
+            )
+        return None
+
+    def update(self, header: BatchHeader, last_offset: int) -> None:
+        """Take note of a batch that is in the log, its last record at `last_offset`."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            producer = self._producers[header.producer_id] = Producer(header.producer_epoch)
+        attributes = header.attributes
+        if attributes & CONTROL_BIT:
+            # A transaction marker: it may bump the epoch, and ends what was open.
+            if header.producer_epoch != producer.epoch:
+                producer.epoch = header.producer_epoch
+                producer.batches.clear()
+            producer.last_timestamp = header.max_timestamp
+            producer.transaction_start = -1
+            producer.seen = True
+            return
+        delta = header.last_offset_delta
+        producer.note(
+            header.producer_epoch,
+            SentBatch(header.last_sequence, last_offset, delta, header.max_timestamp),
+        )
+        if attributes & TRANSACTIONAL_BIT and producer.transaction_start < 0:
+            producer.transaction_start = last_offset - delta
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that sent nothing for too long; one in a transaction stays."""
+        looked_ms = now_ms if self._looked_ms < 0 else self._looked_ms
+        self._looked_ms = now_ms
+        gone: list[int] = []
+        for producer_id, producer in self._producers.items():
+            if producer.seen:
+                producer.seen = False
+                producer.seen_ms = looked_ms
+            last_ms = max(producer.last_timestamp, producer.seen_ms)
+            if producer.transaction_start < 0 and now_ms - last_ms >= expiration_ms:
+                gone.append(producer_id)
+        for producer_id in gone:
+            del self._producers[producer_id]
+        return len(gone)
+
+    def last_stable_offset(self, otherwise: Offset) -> Offset:
+        """Where the oldest open transaction began, or `otherwise` if none is open."""
+        starts = [p.transaction_start for p in self._producers.values() if p.transaction_start >= 0]
+        return Offset(min(starts)) if starts else otherwise

@@ -1,0 +1,301 @@
+"""Open the segments of a partition: quickly after a clean stop, carefully after a crash.
+
+    clean     file names, one size per segment, and the few batches behind the last index entry
+    crash     every batch past the recovery point: length, magic, CRC, offsets and epochs that
+              do not go back. The first one that is not right ends the log: the rest is a torn
+              write, or was never acknowledged as flushed.
+
+What lies before the recovery point was synced and is trusted; its indexes too, as far as their
+entries agree with the batches they point to.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from headrace.core.errors import CorruptBatch
+from headrace.core.files import FileSystem
+from headrace.core.ids import LeaderEpoch, Offset
+from headrace.log.batch_scan import scan_headers
+from headrace.log.config import MAX_INT32, LogConfig
+from headrace.log.epochs import EpochCache
+from headrace.log.names import (
+    CLEANED,
+    DELETED,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    TIME_INDEX,
+    parse_offset,
+)
+from headrace.log.producer_snapshot import load_snapshot
+from headrace.log.producer_state import ProducerStates
+from headrace.log.segment import Segment
+from headrace.protocol.records.checksum import crc32c
+from headrace.protocol.records.header import (
+    ATTRIBUTES_AT,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    parse_header,
+)
+
+logger = logging.getLogger(__name__)
+
+CHUNK_BYTES: Final = 4 << 20
+
+
+@dataclass(slots=True)
+class Opened:
+    """What was found. State that is None is loaded when it is first needed."""
+
+    segments: list[Segment] = field(default_factory=list)
+    snapshots: list[Offset] = field(default_factory=list)
+    producers: ProducerStates | None = None
+    epochs: EpochCache | None = None
+    reindexed: list[Segment] = field(default_factory=list)
+    """Closed segments whose indexes were made anew and are not on disk."""
+    intact: bool = False
+    """Closed properly and found so: all of it is on disk."""
+    cut_bytes: int = 0
+
+
+def open_segments(
+    files: FileSystem,
+    directory: str,
+    config: LogConfig,
+    *,
+    recovery_point: int,
+    clean: bool,
+) -> Opened:
+    """The segments that are in `directory`; none if it holds no data."""
+    bases, snapshots = _sort_names(files, directory)
+    opened = Opened(snapshots=snapshots)
+    for base, following in zip(bases, [*bases[1:], -1], strict=True):
+        opened.segments.append(
+            Segment.existing(files, directory, base, base if following < 0 else following)
+        )
+    if not opened.segments:
+        return opened
+    if clean:
+        try:
+            opened.segments[-1].resume(config.index_interval_bytes)
+            opened.intact = True
+            return opened
+        except CorruptBatch as error:
+            logger.warning("a cleanly closed log does not end well: %s", error)
+            recovery_point = min(recovery_point, opened.segments[-1].base_offset)
+    _Recovery(files, directory, config, opened, recovery_point).run()
+    return opened
+
+
+def _sort_names(files: FileSystem, directory: str) -> tuple[list[Offset], list[Offset]]:
+    """Base offsets and snapshot offsets; leftovers of interrupted work are removed."""
+    bases: list[Offset] = []
+    snapshots: list[Offset] = []
+    companions: list[tuple[Offset, str]] = []
+    for name in files.list_directory(directory):
+        if name.endswith((DELETED, CLEANED, ".tmp")):
+            files.remove(f"{directory}/{name}")
+        elif (base := parse_offset(name, LOG)) is not None:
+            bases.append(base)
+        elif (offset := parse_offset(name, SNAPSHOT)) is not None:
+            snapshots.append(offset)
+        else:
+            base = parse_offset(name, INDEX)
+            base = parse_offset(name, TIME_INDEX) if base is None else base
+            if base is not None:
+                companions.append((base, name))
+    known = set(bases)
+    for base, name in companions:
+        if base not in known:
+            logger.warning("removing an index without data: path=%s/%s", directory, name)
+            files.remove(f"{directory}/{name}")
+    return sorted(bases), sorted(snapshots)
+
+
+class _Recovery:
+    """One pass over what lies past the recovery point."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        config: LogConfig,
+        opened: Opened,
+        recovery_point: int,
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.config = config
+        self.opened = opened
+        self.segments = opened.segments
+        self.point = max(recovery_point, self.segments[0].base_offset)
+        self.next_offset: int = self.segments[0].base_offset
+
+    def run(self) -> None:
+        first = max(i for i, s in enumerate(self.segments) if s.base_offset <= self.point)
+        self.epochs = self._load_epochs(first)
+        self.producers = self._load_producers(first)
+        for number in range(first, len(self.segments)):
+            if not self._recover(self.segments[number]):
+                self._drop_after(number)
+                break
+        self.opened.reindexed = self.segments[first:-1]
+        end = self.segments[-1].next_offset
+        self.epochs.truncate_end(end)
+        self.opened.epochs = self.epochs
+        self.opened.producers = self.producers
+        for offset in [s for s in self.opened.snapshots if s > end]:
+            self.files.remove(f"{self.directory}/{offset:020d}{SNAPSHOT}")
+            self.opened.snapshots.remove(offset)
+
+    def _load_epochs(self, first: int) -> EpochCache:
+        epochs = EpochCache.load(self.files, self.directory)
+        trusted = [s for s in self.segments[: first + 1] if s.base_offset < self.point]
+        if epochs is None or not self._epochs_fit(epochs, trusted):
+            if trusted:
+                logger.warning("rebuilding leader epochs: directory=%s", self.directory)
+            epochs = EpochCache()
+            add_epochs(epochs, trusted, self.point)
+        epochs.truncate_end(Offset(self.point))
+        return epochs
+
+    def _epochs_fit(self, epochs: EpochCache, trusted: list[Segment]) -> bool:
+        """Whether the table knows the epoch of the last batch before the recovery point."""
+        for segment in reversed(trusted):
+            number = segment.offsets.floor(self.point - 1 - segment.base_offset)
+            position = segment.indexed_position(number) if number >= 0 else 0
+            epoch = None
+            try:
+                for _, header in scan_headers(segment.file, position, segment.file.size()):
+                    if header.base_offset >= self.point:
+                        break
+                    offset, epoch = header.base_offset, header.leader_epoch
+            except CorruptBatch:
+                pass  # the torn tail; the scan to come will deal with it
+            if epoch is not None:
+                return epochs.for_offset(Offset(offset)) == epoch
+        return True
+
+    def _load_producers(self, first: int) -> ProducerStates:
+        """The states at the recovery point: a snapshot before it, and what came since."""
+        for offset in reversed(self.opened.snapshots):
+            if offset > self.point:
+                continue
+            states = load_snapshot(self.files, self.directory, offset)
+            if states is not None:
+                break
+            self.opened.snapshots.remove(offset)
+        else:
+            states, offset = ProducerStates(), self.segments[0].base_offset
+        replay(states, self.segments[: first + 1], offset, self.point)
+        return states
+
+    def _recover(self, segment: Segment) -> bool:
+        """Check the segment from the recovery point on; False if its tail had to be cut."""
+        size = segment.file.size()
+        position = segment.rewind(self.point)
+        self.next_offset = max(self.next_offset, segment.base_offset)
+        end = self._scan(segment, position, size)
+        if end == size:
+            return True
+        self.opened.cut_bytes += size - end
+        logger.warning(
+            "cut a torn tail: segment=%s position=%d bytes=%d next_offset=%d",
+            segment.path(),
+            end,
+            size - end,
+            segment.next_offset,
+        )
+        segment.file.truncate(end)
+        return False
+
+    def _drop_after(self, number: int) -> None:
+        """Remove the segments behind one whose tail was cut: their offsets no longer connect."""
+        for segment in self.segments[number + 1 :]:
+            logger.warning(
+                "removing a segment behind a cut: segment=%s bytes=%d", segment.path(), segment.size
+            )
+            self.opened.cut_bytes += segment.size
+            segment.close()
+            for path in segment.rename(DELETED):
+                self.files.remove(path)
+        del self.segments[number + 1 :]
+
+    def _scan(self, segment: Segment, position: int, size: int) -> int:
+        """Take note of every good batch from `position` on; return where the last one ends."""
+        point, interval, base = self.point, self.config.index_interval_bytes, segment.base_offset
+        read, account = segment.file.read, segment.account
+        next_offset, epochs, update = self.next_offset, self.epochs, self.producers.update
+        wanted = CHUNK_BYTES
+        while position < size:
+            data = read(position, min(wanted, size - position))
+            view = memoryview(data)
+            length, at, wanted = len(data), 0, CHUNK_BYTES
+            while length - at >= HEADER_SIZE:
+                header = parse_header(data, at)
+                batch_bytes = header.batch_length + LENGTH_OVERHEAD
+                last_offset = header.base_offset + header.last_offset_delta
+                if (
+                    header.magic != MAGIC
+                    or batch_bytes < HEADER_SIZE
+                    or position + at + batch_bytes > size
+                    or header.base_offset < next_offset
+                    or last_offset < header.base_offset
+                    or last_offset - base > MAX_INT32
+                ):
+                    return position + at
+                if at + batch_bytes > length:
+                    wanted = max(CHUNK_BYTES, batch_bytes)
+                    break
+                if last_offset >= point:
+                    epoch = header.leader_epoch
+                    if (
+                        crc32c(view[at + ATTRIBUTES_AT : at + batch_bytes]) != header.crc
+                        or epoch < epochs.latest
+                    ):
+                        return position + at
+                    if epoch > epochs.latest:
+                        epochs.assign(LeaderEpoch(epoch), Offset(header.base_offset))
+                    if header.producer_id >= 0:
+                        update(header, last_offset)
+                account(position + at, batch_bytes, last_offset, header.max_timestamp, interval)
+                next_offset = last_offset + 1
+                at += batch_bytes
+            if at == 0 and wanted == CHUNK_BYTES:
+                return position  # fewer bytes than a header are left
+            position += at
+            self.next_offset = next_offset
+        return position
+
+
+def replay(states: ProducerStates, segments: Sequence[Segment], start: int, end: int) -> None:
+    """Bring `states` from offset `start` to `end` by the headers of the batches between."""
+    for segment in segments:
+        if segment.base_offset >= end or (segment.next_offset <= start and segment.size == 0):
+            continue
+        number = segment.offsets.floor(start - segment.base_offset) if start else -1
+        position = segment.indexed_position(number) if number >= 0 else 0
+        try:
+            for _, header in scan_headers(segment.file, position, segment.file.size()):
+                if header.base_offset >= end:
+                    break
+                if header.producer_id >= 0 and header.last_offset >= start:
+                    states.update(header, header.last_offset)
+        except CorruptBatch:
+            continue  # the torn tail of the last one; whoever scans it says so
+
+
+def add_epochs(epochs: EpochCache, segments: Sequence[Segment], end: int) -> None:
+    """Learn every epoch from the batches below `end`."""
+    for segment in segments:
+        try:
+            for _, header in scan_headers(segment.file, 0, segment.file.size()):
+                if header.base_offset >= end:
+                    break
+                if header.leader_epoch > epochs.latest:
+                    epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+        except CorruptBatch:
+            continue

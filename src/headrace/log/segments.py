@@ -1,0 +1,104 @@
+"""The segments of one log in a row: which is for an offset, which go, which is written to."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+
+from headrace.core.files import FileSystem
+from headrace.core.ids import Offset
+from headrace.log.names import DELETED
+from headrace.log.segment import Segment
+
+_base_offset = attrgetter("base_offset")
+
+
+class Segments:
+    """Oldest first, never empty; the last one is the active one.
+
+    `all` is replaced, never changed: readers in other threads keep what they have seen.
+    """
+
+    __slots__ = ("_directory", "_doomed", "_files", "active", "all")
+
+    def __init__(self, files: FileSystem, directory: str, segments: Sequence[Segment]) -> None:
+        self._files = files
+        self._directory = directory
+        self.all: tuple[Segment, ...] = tuple(segments)
+        self.active = self.all[-1]
+        # Renamed files and when they may be removed.
+        self._doomed: list[tuple[int, Segment, list[str]]] | None = None
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self.all)
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.all)
+
+    @property
+    def bases(self) -> set[Offset]:
+        return {segment.base_offset for segment in self.all}
+
+    def number_for(self, offset: int) -> int:
+        """The number of the segment in which `offset` lies or would lie."""
+        return max(0, bisect_right(self.all, offset, key=_base_offset) - 1)
+
+    def roll(self, base_offset: Offset, now_ms: int) -> Segment:
+        """Go on in a new segment; its file is there when this returns, its name not yet synced."""
+        segment = Segment(self._files, self._directory, base_offset, now_ms)
+        segment.create_file()
+        self._set((*self.all, segment))
+        return segment
+
+    def _set(self, segments: tuple[Segment, ...]) -> None:
+        self.all = segments
+        self.active = segments[-1]
+
+    def drop(self, doomed: Sequence[Segment], due_ms: int) -> None:
+        """Take segments out and rename their files; the files themselves go at `due_ms`."""
+        self._set(tuple(segment for segment in self.all if segment not in doomed))
+        self._doom(doomed, due_ms)
+
+    def replace(self, doomed: Sequence[Segment], better: Segment, due_ms: int) -> None:
+        """Put `better` in the place of segments it was made from (compaction)."""
+        kept = [segment for segment in self.all if segment not in doomed]
+        self._set(tuple(sorted((*kept, better), key=_base_offset)))
+        self._doom(doomed, due_ms)
+
+    def start_anew(self, base_offset: Offset, now_ms: int, due_ms: int) -> Segment:
+        """Let go of everything and begin at `base_offset`."""
+        doomed = [segment for segment in self.all if segment.size or segment.exists]
+        self._doom(doomed, due_ms)
+        segment = Segment(self._files, self._directory, base_offset, now_ms)
+        segment.create_file()
+        self._set((segment,))
+        return segment
+
+    def _doom(self, segments: Sequence[Segment], due_ms: int) -> None:
+        if self._doomed is None:
+            self._doomed = []
+        for segment in segments:
+            self._doomed.append((due_ms, segment, segment.rename(DELETED)))
+
+    def remove_doomed(self, now_ms: int | None = None) -> int:
+        """Remove files whose time has come (all, without a time); return how many segments."""
+        doomed, later = self._doomed or [], []
+        count = 0
+        for due_ms, segment, paths in doomed:
+            if now_ms is not None and due_ms > now_ms:
+                later.append((due_ms, segment, paths))
+                continue
+            segment.close()
+            for path in paths:
+                if self._files.exists(path):
+                    self._files.remove(path)
+            count += 1
+        self._doomed = later or None
+        return count
+
+    def close(self) -> None:
+        for segment in self.all:
+            segment.close()

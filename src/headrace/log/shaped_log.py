@@ -1,0 +1,243 @@
+"""The middle layer of a partition's log: its segments come and go at both ends.
+
+    roll            the newest segment is full: a new one begins at the log's end
+    retention       the oldest segments go, and the log start with them
+    delete-records  the log start moves; segments follow when they are wholly below it
+    truncation      the newest records go (a follower that must follow another leader)
+
+Files are renamed first and removed some time later, so that a reader in the middle of one can
+finish.
+"""
+
+import logging
+
+from headrace.core.errors import OffsetOutOfRange, StorageError
+from headrace.core.ids import LeaderEpoch, Offset
+from headrace.log.config import LogConfig
+from headrace.log.durable_log import DurableLog
+from headrace.log.epochs import Entry, EpochCache
+from headrace.log.producer_state import ProducerStates
+from headrace.log.recovery import add_epochs
+from headrace.log.retention import expired_segments
+from headrace.log.rolling import roll_limit_ms, time_due
+from headrace.log.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+
+class ShapedLog(DurableLog):
+    """A log that can grow and shrink."""
+
+    __slots__ = ()
+
+    def update_config(self, config: LogConfig) -> None:
+        """Takes effect at once, for the active segment too."""
+        with self._lock:
+            self.config = config
+            self._roll_limit_ms = roll_limit_ms(config, self._segments.active)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Oldest first; the last one is the active one."""
+        return self._segments.all
+
+    # Rolling
+
+    def roll_if_due(self, now_ms: int) -> bool:
+        """Roll a segment that has data and spans its time by the clock, written to or not."""
+        with self._lock:
+            active = self._segments.active
+            due = active.size > 0 and time_due(active, now_ms, self._clock, self._roll_limit_ms)
+            if due and self._failure is None:
+                self._roll()
+        return due
+
+    def _roll(self) -> Segment:
+        """Begin a new segment at the log's end; its name is synced by the next flush."""
+        old = self._segments.active
+        segment = self._segments.roll(self.log_end_offset, self._clock.now_ms())
+        self._roll_limit_ms = roll_limit_ms(self.config, segment)
+        self._unsynced_indexes = (*self._unsynced_indexes, old)
+        self._unsynced_names = True
+        # A later truncation goes back to this state instead of the log's beginning.
+        self._history.snapshot(self.log_end_offset, self._segments.bases)
+        return segment
+
+    # The old end
+
+    def advance_log_start(self, offset: Offset) -> None:
+        """Records below `offset` are deleted: not to be read from now on."""
+        if offset > self.log_end_offset:
+            raise OffsetOutOfRange(f"offset {offset} is past the log end {self.log_end_offset}")
+        with self._lock:
+            if offset > self.log_start_offset:
+                self.log_start_offset = offset
+                self._load_epochs().truncate_start(offset)
+
+    def apply_retention(self, now_ms: int, high_watermark: Offset) -> list[str]:
+        """Delete what may go; return a line for each segment deleted."""
+        with self._lock:
+            expired = expired_segments(
+                self._segments.all,
+                self.config,
+                now_ms=now_ms,
+                log_start=self.log_start_offset,
+                high_watermark=high_watermark,
+            )
+            if not expired or self._failure is not None:
+                return []
+            try:
+                self._delete_oldest([segment for segment, _ in expired], now_ms)
+            except OSError as error:
+                raise StorageError(f"cannot delete from {self.directory}: {error}") from error
+        return [f"{segment.path()}: {reason}" for segment, reason in expired]
+
+    def _delete_oldest(self, segments: list[Segment], now_ms: int) -> None:
+        if len(segments) == len(self._segments):
+            self._roll()
+        remaining = self._segments.all[len(segments)]
+        # Producers whose batches go now are known only from the snapshot, and the log's end only
+        # from the name of a new, still empty segment: both must outlast the old segments.
+        self._history.states = self._load_producers()
+        self._history.snapshot(self.log_end_offset, self._segments.bases, durable=True)
+        self.files.sync_directory(self.directory)
+        self._segments.drop(segments, now_ms + self.config.file_delete_delay_ms)
+        self._history.forget_before(remaining.base_offset)
+        if remaining.base_offset > self.log_start_offset:
+            self.log_start_offset = remaining.base_offset
+        self._load_epochs().truncate_start(self.log_start_offset)
+        if self.flushed_offset < remaining.base_offset:
+            self.flushed_offset = remaining.base_offset
+
+    def remove_deleted(self, now_ms: int) -> int:
+        """Remove the files of segments deleted long enough ago; return how many segments."""
+        with self._lock:
+            return self._segments.remove_doomed(now_ms)
+
+    # The new end
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Remove every batch that reaches `offset` or more; `offset` is given next."""
+        with self._lock:
+            if offset >= self.log_end_offset:
+                return
+            first = self._segments.all[0].base_offset
+            try:
+                self._retreat(offset)
+                if offset < first:
+                    self._start_anew(offset)
+                else:
+                    self._cut(offset)
+            except OSError as error:
+                raise StorageError(f"cannot truncate {self.directory}: {error}") from error
+
+    def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        """Remove everything; `offset` is given next."""
+        with self._lock:
+            try:
+                self._retreat(min(offset, self.log_start_offset))
+                self._start_anew(offset)
+            except OSError as error:
+                raise StorageError(f"cannot truncate {self.directory}: {error}") from error
+
+    def _retreat(self, offset: Offset) -> None:
+        """Nothing from `offset` on counts as flushed any more; on disk first, then in the file.
+
+        Otherwise a crash would leave a recovery point above new, unsynced batches, and recovery
+        would believe them without looking.
+        """
+        self._truncations += 1
+        self.flushed_offset = min(self.flushed_offset, offset)
+        if self.recovery_point > offset:
+            self.recovery_point = offset
+            if self._lower_recovery_point is not None:
+                self._lower_recovery_point()
+
+    def _cut(self, offset: Offset) -> None:
+        segments = self._segments
+        doomed = [s for s in segments if s.base_offset >= offset and s is not segments.all[0]]
+        if doomed:
+            segments.drop(doomed, self._clock.now_ms() + self.config.file_delete_delay_ms)
+            # Before the cut below: were the names to come back, the log would have a hole.
+            self.files.sync_directory(self.directory)
+        active = segments.active
+        position = active.locate(offset)
+        active.truncate(active.size if position is None else position, offset)
+        self._unsynced_indexes = tuple(s for s in self._unsynced_indexes if s in segments.all[:-1])
+        self._roll_limit_ms = roll_limit_ms(self.config, active)
+        self._load_epochs().truncate_end(offset)
+        self._history.truncate(offset)
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+
+    def _start_anew(self, offset: Offset) -> None:
+        now_ms = self._clock.now_ms()
+        self.files.make_directory(self.directory)
+        self._created = True
+        active = self._segments.start_anew(
+            offset, now_ms, now_ms + self.config.file_delete_delay_ms
+        )
+        # The new name alone says where the log now begins and ends.
+        self.files.sync_directory(self.directory)
+        self._unsynced_indexes = ()
+        self._roll_limit_ms = roll_limit_ms(self.config, active)
+        self._epochs = EpochCache()
+        self._epochs.changed = True
+        self._history.clear()
+        self.log_start_offset = self.log_end_offset = offset
+        self.flushed_offset = self.recovery_point = offset
+
+    # Epochs and producers, read from disk when first needed
+
+    def _load_epochs(self) -> EpochCache:
+        if self._epochs is None:
+            epochs = EpochCache.load(self.files, self.directory)
+            if epochs is None or epochs.latest < self._segments.active.last_epoch():
+                logger.warning("rebuilding leader epochs: directory=%s", self.directory)
+                epochs = EpochCache()
+                add_epochs(epochs, self._segments.all, self.log_end_offset)
+            epochs.truncate_end(self.log_end_offset)
+            epochs.truncate_start(self.log_start_offset)
+            self._epochs = epochs
+        return self._epochs
+
+    def _load_producers(self) -> ProducerStates:
+        states = self._history.states
+        if states is None:
+            states = self._history.load(self._segments.all, self.log_end_offset)
+        return states
+
+    def start_epoch(self, epoch: LeaderEpoch) -> None:
+        """A leader begins to write at the log's end."""
+        with self._lock:
+            epochs = self._load_epochs()
+            if epoch > epochs.latest:
+                epochs.assign(epoch, self.log_end_offset)
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch:
+        return self._load_epochs().latest
+
+    def epoch_for_offset(self, offset: Offset) -> LeaderEpoch:
+        """The leader epoch in which `offset` was written; -1 if it is not known."""
+        return self._load_epochs().for_offset(offset)
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> Entry:
+        """The largest epoch not above `epoch` and where it ended; (-1, -1) if unknown."""
+        return self._load_epochs().end_offset_for(epoch, self.log_end_offset)
+
+    @property
+    def producers(self) -> ProducerStates:
+        """For DescribeProducers."""
+        return self._load_producers()
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers that sent nothing for `producer.id.expiration.ms`."""
+        with self._lock:
+            states = self._history.states
+            # Not loaded means not written to since the start: loading will drop the old ones.
+            return (
+                0
+                if states is None
+                else states.expire(now_ms, self.config.producer_id_expiration_ms)
+            )
