@@ -307,9 +307,10 @@ class SimulatedFileSystem:
             directory.sync()
         self.record("sync_directory", path)
 
-    def free_bytes(self, path: str) -> int:
+    def space(self, path: str) -> tuple[int, int]:
         self._inode(path)
-        return max(0, self.faults.capacity_bytes - self._used_bytes())
+        capacity = self.faults.capacity_bytes
+        return capacity, max(0, capacity - self._used_bytes())
 
     def lock(self, path: str) -> SimulatedLock:
         self.open(path, create=True).close()
@@ -340,7 +341,7 @@ class SimulatedFileSystem:
         )
 
     def require_space(self, size: int, path: str) -> None:
-        if self.faults.capacity_bytes < 1 << 40 and size > self.free_bytes("/"):
+        if self.faults.capacity_bytes < 1 << 40 and size > self.space("/")[1]:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def forget(self, file: SimulatedFile) -> None:

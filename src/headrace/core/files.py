@@ -88,7 +88,9 @@ class FileSystem(Protocol):
 
     def sync_directory(self, path: str) -> None: ...
 
-    def free_bytes(self, path: str) -> int: ...
+    def space(self, path: str) -> tuple[int, int]:
+        """Bytes of the file system that holds `path`: in all, and still to be written."""
+        ...
 
     def lock(self, path: str) -> DirectoryLock:
         """Take the lock file exclusively or raise `BlockingIOError` at once."""

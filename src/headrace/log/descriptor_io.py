@@ -113,11 +113,12 @@ if sys.platform == "win32":
         """The most files this process may open; Windows has a fixed one."""
         return 8192
 
-    def free_bytes(path: str) -> int:
-        """Bytes that may still be written to the file system that holds `path`."""
+    def space(path: str) -> tuple[int, int]:
+        """Bytes of the file system that holds `path`: in all, and still to be written."""
         import shutil
 
-        return shutil.disk_usage(path).free
+        usage = shutil.disk_usage(path)
+        return usage.total, usage.free
 else:
     import fcntl
     import resource
@@ -150,7 +151,7 @@ else:
                 return target
         return soft
 
-    def free_bytes(path: str) -> int:
-        """Bytes that may still be written to the file system that holds `path`."""
+    def space(path: str) -> tuple[int, int]:
+        """Bytes of the file system that holds `path`: in all, and still to be written."""
         status = os.statvfs(path)
-        return status.f_bavail * status.f_frsize
+        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize

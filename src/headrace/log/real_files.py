@@ -241,8 +241,8 @@ class RealFileSystem:
     def sync_directory(self, path: str) -> None:
         descriptor_io.sync_directory(path)
 
-    def free_bytes(self, path: str) -> int:
-        return descriptor_io.free_bytes(path)
+    def space(self, path: str) -> tuple[int, int]:
+        return descriptor_io.space(path)
 
     def lock(self, path: str) -> RealLock:
         return RealLock(path)

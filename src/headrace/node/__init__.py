@@ -1,5 +1,28 @@
 """The whole broker: builds every room from a config, starts them, stops them in reverse.
 
-Offers `Node` and `real_node` (a node on the real disk, clock and threads). The real forms of
-the seams live here; the simulated ones in `tests/simulation`.
+Offers `Node` (in `node.node`) and `real_node`, a node on the real disk, clock and threads. The
+real forms of the seams live here; the simulated ones in `tests/simulation`.
 """
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.core.broker_configs import BrokerConfig
+    from headrace.node.node import Node
+
+
+def real_node(config: "BrokerConfig") -> "Node":
+    """A node on the real disk, clock and threads; to be started on a running loop."""
+    # Imported late: who only reads a config need not load a broker.
+    from headrace.log.descriptor_io import raise_open_file_limit
+    from headrace.log.real_files import RealFileSystem, open_files_max_for
+    from headrace.node.node import Node
+    from headrace.node.real_seams import RealClock, RealRandomness, ThreadExecutor
+
+    return Node(
+        config,
+        files=RealFileSystem(open_files_max_for(raise_open_file_limit())),
+        clock=RealClock(),
+        randomness=RealRandomness(),
+        executor=ThreadExecutor(),
+    )

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from headrace.core.errors import ApiError, ErrorCode
+from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
 from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicId, TopicPartition
 from headrace.log.partition_log import AppendInfo, PartitionLog
 from headrace.protocol.records.header import BatchHeader
@@ -147,6 +147,13 @@ class Partition:
         for _, call in waiters or ():
             call(reason)
         self.wake()
+
+    def delete_records_before(self, offset: Offset) -> Offset:
+        """Move the log start up to `offset`; only committed records can be deleted."""
+        if offset < 0 or offset > self.high_watermark:
+            raise OffsetOutOfRange(f"offset {offset} is not in [0, {self.high_watermark}]")
+        self.log.advance_log_start(offset)
+        return self.log.log_start_offset
 
     def when_committed(self, offset: Offset, call: CommitCallback) -> None:
         """Call once the high watermark has reached `offset`; offsets come in append order."""

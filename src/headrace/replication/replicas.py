@@ -5,22 +5,19 @@ gone, hands changed configs to the logs. It runs where the image is applied, so 
 the new image finds its partitions ready.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from weakref import WeakValueDictionary
 
 from headrace.controller.image import ConfigResource, Delta, Image, ResourceType, Topic
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.ids import LeaderEpoch, NodeId, TopicPartition
+from headrace.core.seams import Executor
 from headrace.core.topic_configs import TopicConfig
 from headrace.log.directory import LogDirectory
 from headrace.replication.partition import Partition
 from headrace.replication.settings import TopicSettings
 
 Overrides = tuple[tuple[str, str], ...]
-
-logger = logging.getLogger(__name__)
-
 
 class Replicas:
     """Find a partition by topic and index; follow the image."""
@@ -30,9 +27,11 @@ class Replicas:
         directory: LogDirectory,
         node_id: NodeId,
         config: BrokerConfig,
+        executor: Executor,
         *,
         on_dirty: Callable[[Partition], None] | None,
     ) -> None:
+        self._executor = executor
         self.directory = directory
         self._node_id = node_id
         self._static_config = config
@@ -40,6 +39,10 @@ class Replicas:
         self._on_dirty = on_dirty
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._settings: WeakValueDictionary[Overrides, TopicSettings] = WeakValueDictionary()
+
+    async def checkpoint_log_starts(self) -> None:
+        """Bring deletions of records to disk."""
+        await self._executor.run(lambda: self.directory.checkpoint_log_starts(durable=True))
 
     def find(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))
@@ -55,9 +58,7 @@ class Replicas:
         self._take_broker_configs(image)
         for name in image.topics:
             self._follow_topic(image, name)
-        for stray in self.directory.strays(self._partitions):
-            logger.warning("deleting a partition that no topic has: partition=%s", stray)
-            self.directory.delete(stray)
+        self.directory.set_aside_unknown()
 
     def follow(self, _: Image, image: Image, delta: Delta) -> None:
         """Bring the partitions from one image to the next."""
@@ -98,7 +99,7 @@ class Replicas:
                 continue
             partition = self._partitions.get((topic.name, index))
             if partition is None:
-                log = self.directory.open_or_create(
+                log = self.directory.create(
                     TopicPartition(topic.name, index), topic.id, settings.log
                 )
                 partition = Partition(

@@ -39,11 +39,11 @@ def describe_log_dirs(
                 is_future_key=False,
             )
         )
-    total, usable = replicas.directory_space()
+    total, usable = replicas.directory.space()
     return DescribeLogDirsResponse(
         results=[
             DescribeLogDirsResult(
-                log_dir=replicas.directory_path,
+                log_dir=replicas.directory.path,
                 topics=list(topics.values()),
                 total_bytes=total,
                 usable_bytes=usable,

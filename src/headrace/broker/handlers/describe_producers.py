@@ -40,13 +40,13 @@ def _answer(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
         return answer
     answer.active_producers = [
         ProducerState(
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer.epoch,
             last_sequence=producer.last_sequence,
             last_timestamp=producer.last_timestamp,
             coordinator_epoch=producer.coordinator_epoch,
-            current_txn_start_offset=-1,
+            current_txn_start_offset=producer.transaction_start,
         )
-        for producer in partition.log.active_producers()
+        for producer_id, producer in partition.log.producers
     ]
     return answer

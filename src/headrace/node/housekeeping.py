@@ -1,0 +1,109 @@
+"""What a broker does without being asked: checkpoints, retention, expiry, timed flushes.
+
+Each duty has its own rhythm. Shapes of logs change on the event loop, where the appends are,
+a partition at a time with the loop free in between; what waits for the disk runs in a worker.
+A duty that fails is logged and tried again at its next turn: none may take the broker down.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from headrace.core.errors import HeadraceError
+from headrace.core.seams import Clock, Executor
+from headrace.replication.partition import Partition
+from headrace.replication.replicas import Replicas
+
+logger = logging.getLogger(__name__)
+
+# A crash leaves at most this much to check at the next start.
+CHECKPOINT_SECONDS_MAX = 5.0
+CHECKPOINT_BYTES_MAX = 256 * 1024 * 1024
+# How often the bytes are looked at between two timed checkpoints.
+LOOK_SECONDS = 0.5
+
+
+class Housekeeping:
+    def __init__(self, replicas: Replicas, clock: Clock, executor: Executor) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._executor = executor
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        async with asyncio.TaskGroup() as duties:
+            duties.create_task(self._checkpoints())
+            duties.create_task(self._repeat(self._retention_seconds, self._apply_retention))
+            duties.create_task(self._repeat(self._flush_seconds, self._flush_overdue))
+
+    async def _repeat(
+        self, seconds: Callable[[], float], duty: Callable[[], Awaitable[None]]
+    ) -> None:
+        while True:
+            await asyncio.sleep(seconds())
+            try:
+                await duty()
+            except HeadraceError as error:
+                logger.error("housekeeping failed, will try again: duty=%s error=%s",
+                             duty.__name__, error)
+
+    # Checkpoints
+
+    async def _checkpoints(self) -> None:
+        """Checkpoint every few seconds, and sooner when much has been written."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self._checkpoint_seconds()
+        while True:
+            await asyncio.sleep(min(LOOK_SECONDS, self._checkpoint_seconds()))
+            written = self._replicas.directory.bytes_since_checkpoint
+            if loop.time() < due and written < CHECKPOINT_BYTES_MAX:
+                continue
+            if written:
+                try:
+                    await self._executor.run(self._replicas.directory.checkpoint)
+                except HeadraceError as error:
+                    logger.error("checkpoint failed, will try again: error=%s", error)
+            due = loop.time() + self._checkpoint_seconds()
+
+    def _checkpoint_seconds(self) -> float:
+        config = self._replicas.config
+        return min(CHECKPOINT_SECONDS_MAX, config.log_flush_offset_checkpoint_interval_ms / 1000)
+
+    # Retention
+
+    def _retention_seconds(self) -> float:
+        return self._replicas.config.log_retention_check_interval_ms / 1000
+
+    async def _apply_retention(self) -> None:
+        now_ms = self._clock.now_ms()
+        deleted = False
+        for partition in list(self._replicas):
+            if partition.retired:
+                continue
+            for line in partition.log.apply_retention(now_ms, partition.high_watermark):
+                logger.info("segment deleted: %s", line)
+                deleted = True
+            partition.log.expire_producers(now_ms)
+            await asyncio.sleep(0)
+        if deleted:
+            await self._executor.run(self._replicas.directory.checkpoint)
+        await self._executor.run(lambda: self._replicas.directory.remove_deleted(now_ms))
+
+    # Flushes by count and age, for whoever leaves flushing to the operating system otherwise
+
+    def _flush_seconds(self) -> float:
+        return min(1.0, self._replicas.config.log_flush_scheduler_interval_ms / 1000)
+
+    async def _flush_overdue(self) -> None:
+        now_ms = self._clock.now_ms()
+        overdue = [each for each in self._replicas if _is_overdue(each, now_ms)]
+        for partition in overdue:
+            await self._executor.run(partition.log.flush)
+
+
+def _is_overdue(partition: Partition, now_ms: int) -> bool:
+    log = partition.log
+    unflushed = log.log_end_offset - log.flushed_offset
+    return unflushed > 0 and (
+        unflushed >= log.config.flush_messages or now_ms - log.flushed_at_ms >= log.config.flush_ms
+    )

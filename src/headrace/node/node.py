@@ -1,0 +1,205 @@
+"""One broker: what is started in which order, and stopped in reverse.
+
+lock and read the data directory  ->  metadata (controller)  ->  partitions
+  ->  register, new leader epochs  ->  housekeeping  ->  listeners
+"""
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+
+from headrace.broker.auto_creation import AutoCreation
+from headrace.broker.context import Services
+from headrace.broker.dispatch import Dispatcher
+from headrace.broker.fetch_sessions import FetchSessions
+from headrace.broker.listener import ConnectionCount, Listener
+from headrace.broker.producer_ids import ProducerIds
+from headrace.controller.commands import BumpLeaderEpochs, RegisterBroker, UnfenceBroker
+from headrace.controller.controller import Controller
+from headrace.controller.image import Delta, Endpoint, Image
+from headrace.core.broker_configs import BrokerConfig
+from headrace.core.errors import StartupRefused
+from headrace.core.files import FileSystem
+from headrace.core.ids import NodeId
+from headrace.core.listeners import SECURITY_PROTOCOLS
+from headrace.core.listeners import Listener as ListenerConfig
+from headrace.core.seams import Clock, Executor, Randomness
+from headrace.log.directory import LogDirectory
+from headrace.node.housekeeping import Housekeeping
+from headrace.node.network import Listening, listen
+from headrace.replication.group_commit import GroupCommit
+from headrace.replication.replicas import Replicas
+from headrace.security.authorizer import AllowAll
+
+logger = logging.getLogger(__name__)
+
+# How often silent connections are looked for, as a share of the time they may be silent.
+IDLE_CHECKS = 4
+
+
+class Node:
+    """A broker that runs on the current event loop."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        files: FileSystem,
+        clock: Clock,
+        randomness: Randomness,
+        executor: Executor,
+    ) -> None:
+        self._config = config
+        self._files = files
+        self._clock = clock
+        self._randomness = randomness
+        self._executor = executor
+        self._node_id = NodeId(config.node_id)
+        self._listeners: list[Listener] = []
+        self._listening: list[Listening] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._on_stop = AsyncExitStack()
+        self._directory: LogDirectory | None = None
+        self.addresses: dict[str, tuple[str, int]] = {}
+
+    async def start(self) -> None:
+        """Serve when this returns; on an error everything begun is undone."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        config = self._config
+        directory = LogDirectory.open(
+            self._files,
+            config.data_directory,
+            self._clock,
+            self._randomness,
+            node_id=self._node_id,
+        )
+        self._directory = directory
+        self._on_stop.callback(directory.close)
+        controller = Controller(
+            config,
+            self._node_id,
+            directory,
+            files=self._files,
+            clock=self._clock,
+            randomness=self._randomness,
+            executor=self._executor,
+        )
+        await controller.start()
+        self._on_stop.push_async_callback(controller.stop)
+        group_commit = GroupCommit(self._executor)
+        self._on_stop.push_async_callback(group_commit.close)
+        replicas = Replicas(
+            directory,
+            self._node_id,
+            config,
+            self._executor,
+            on_dirty=group_commit.mark if config.log_flush_policy == "fsync" else None,
+        )
+        replicas.load(controller.image)
+        controller.subscribe(replicas.follow)
+        auto_creation = AutoCreation(controller)
+        self._on_stop.push_async_callback(auto_creation.close)
+        services = Services(
+            config=replicas.config,
+            node_id=self._node_id,
+            controller=controller,
+            replicas=replicas,
+            fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
+            producer_ids=ProducerIds(controller, self._node_id),
+            authorizer=AllowAll(),
+            auto_creation=auto_creation,
+            clock=self._clock,
+            randomness=self._randomness,
+        )
+
+        def follow_config(_: Image, __: Image, ___: Delta) -> None:
+            services.config = replicas.config
+
+        controller.subscribe(follow_config)
+        housekeeping = Housekeeping(replicas, self._clock, self._executor)
+        dispatcher = Dispatcher(services, config.socket_request_max_bytes)
+        self._on_stop.push_async_callback(dispatcher.close)
+        await self._listen(dispatcher)
+        await self._join(controller, directory)
+        self._tasks.append(asyncio.get_running_loop().create_task(housekeeping.run()))
+        for listener in self._listeners:
+            listener.open()
+
+    async def _listen(self, dispatcher: Dispatcher) -> None:
+        """Bind every listener; connections are served from `Listener.open` on."""
+        loop = asyncio.get_running_loop()
+        count = ConnectionCount(self._config.max_connections, self._config.max_connections_per_ip)
+        idle_seconds = self._config.connections_max_idle_ms / 1000
+        for settings in self._config.parsed_listeners():
+            if settings.security_protocol != "PLAINTEXT":
+                raise StartupRefused(
+                    f"listener {settings.name} asks for {settings.security_protocol}: "
+                    "only PLAINTEXT listeners can be served"
+                )
+            listener = Listener(
+                settings.name, dispatcher, count, now=loop.time, idle_seconds_max=idle_seconds
+            )
+            bound = await listen(
+                listener.connection,
+                settings.host,
+                settings.port,
+                backlog=self._config.socket_listen_backlog_size,
+            )
+            self._listening.append(bound)
+            self._listeners.append(listener)
+            self.addresses[settings.name] = (settings.host, bound.port)
+            self._tasks.append(loop.create_task(listener.close_idle(idle_seconds / IDLE_CHECKS)))
+
+    async def _join(self, controller: Controller, directory: LogDirectory) -> None:
+        """Introduce this broker to the cluster and take the lead of its partitions anew."""
+        endpoints = tuple(self._endpoint(settings) for settings in self._config.parsed_listeners())
+        await controller.submit(
+            RegisterBroker(
+                self._node_id,
+                self._randomness.uuid(),
+                endpoints,
+                (directory.identity.directory_id,),
+                self._config.broker_rack,
+            )
+        )
+        await controller.submit(UnfenceBroker(self._node_id))
+        await controller.submit(BumpLeaderEpochs(self._node_id))
+
+    def _endpoint(self, settings: ListenerConfig) -> Endpoint:
+        host, port = self.addresses[settings.name]
+        return Endpoint(
+            settings.name,
+            settings.advertised_host or host,
+            settings.advertised_port or port,
+            SECURITY_PROTOCOLS.index(settings.security_protocol),
+        )
+
+    async def stop(self) -> None:
+        """Answer what is under way, flush, and leave a clean directory behind."""
+        for listening in self._listening:
+            listening.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        for listener in self._listeners:
+            listener.close()
+        await self._on_stop.aclose()
+
+    def kill(self) -> None:
+        """Drop everything as a SIGKILL would: what is written stays, nothing else happens."""
+        for listening in self._listening:
+            listening.close()
+        for task in self._tasks:
+            task.cancel()
+        for listener in self._listeners:
+            listener.abort()
+        self._on_stop.pop_all()
+        if self._directory is not None:
+            self._directory.abandon()
