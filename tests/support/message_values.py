@@ -2,7 +2,8 @@
 
 Every kind of value turns up: zeroes, extremes, nulls where they are legal, text beyond ASCII,
 lengths that need a second varint byte, tags set and left out. `polite` keeps to what a library
-can hold that models times as dates and error codes as an enum.
+can hold that models times as dates and error codes as an enum; `likely_defaults` gives tags only
+values that may well be their defaults, to see that both sides leave out the same ones.
 """
 
 from __future__ import annotations
@@ -19,15 +20,25 @@ M = TypeVar("M", bound=Message)
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "uint32": 32}
 _ALPHABET = "abcXYZ019._- äß€漢🜁\0"
+# Values that some schema gives to a tag when it is left out.
+_LIKELY_DEFAULTS: dict[str, list[Any]] = {
+    "int8": [0, -1],
+    "int16": [0, -1],
+    "int32": [0, -1, -2],
+    "int64": [0, -1, (1 << 63) - 1],
+    "boolean": [False, True],
+    "uuid": [UUID(int=0), UUID(int=1)],
+}
 _TIME_ENDINGS = ("_ms", "timestamp", "_time")
 
 
 class ValueMaker:
     """Makes messages of any class in any of its versions."""
 
-    def __init__(self, random: Random, *, polite: bool) -> None:
+    def __init__(self, random: Random, *, polite: bool, likely_defaults: bool = False) -> None:
         self._random = random
         self._polite = polite
+        self._likely_defaults = likely_defaults
 
     def message(self, cls: type[M], version: int) -> M:
         """One message; fields the version lacks keep their defaults."""
@@ -38,7 +49,11 @@ class ValueMaker:
         values = {}
         for name, field in cls.fields_declared.items():
             absent = field.tag is not None and self._random.random() < 0.4
-            if field.is_in(version) and not absent:
+            if not field.is_in(version) or absent:
+                continue
+            if field.tag is not None and self._likely_defaults and field.kind in _LIKELY_DEFAULTS:
+                values[name] = self._random.choice(_LIKELY_DEFAULTS[field.kind])
+            else:
                 values[name] = self._value(name, field, version)
         return cls(**values)
 

@@ -135,6 +135,12 @@ def test_a_length_below_minus_one_is_malformed() -> None:
         Sheet.decode(bytes.fromhex("fffe 00000000 00000000"), 1)
 
 
+@pytest.mark.parametrize("data", ["0005 6161", "0001 61 00000001 0009 61"])
+def test_text_that_runs_past_the_end_is_refused_at_once(data: str) -> None:
+    with pytest.raises(MalformedMessage, match="runs past the end"):
+        Sheet.decode_from(bytes.fromhex(data), 0)
+
+
 def test_more_items_than_bytes_are_refused_before_any_is_read() -> None:
     with pytest.raises(MalformedMessage, match="rows has more items than bytes"):
         Sheet.decode(bytes.fromhex("0000 00000002 0001 61"), 0)
