@@ -71,6 +71,7 @@ class ImageBuilder:
     def __init__(self, base: Image) -> None:
         self._base = base
         self._offset = base.offset
+        self._epoch = base.epoch
         self._topics = _Draft(base.topics)
         self._topics_by_id = _Draft(base.topics_by_id)
         self._partitions: dict[UUID, dict[int, PartitionRegistration]] = {}
@@ -81,6 +82,11 @@ class ImageBuilder:
         self._colliding = _Draft(base.colliding_names)
         self._next_producer_id = base.next_producer_id
         self._shared: dict[Any, Any] = {}
+
+    @property
+    def offset(self) -> Offset:
+        """Of the last record applied."""
+        return self._offset
 
     def apply(self, records: Iterable[MetadataRecord]) -> None:
         """Apply records in order; each moves the offset by one."""
@@ -96,6 +102,11 @@ class ImageBuilder:
             count += 1
         self._offset = Offset(self._offset + count)
 
+    def move_to(self, offset: Offset, epoch: int) -> None:
+        """Stand at `offset` of the log, whatever was applied: control records count there too."""
+        self._offset = offset
+        self._epoch = epoch
+
     def freeze(self) -> Image:
         """The next image; the builder is used up."""
         for topic_id, partitions in self._partitions.items():
@@ -105,7 +116,7 @@ class ImageBuilder:
         return Image(
             cluster_id=self._base.cluster_id,
             offset=self._offset,
-            epoch=self._base.epoch,
+            epoch=self._epoch,
             topics=self._topics.view,
             topics_by_id=self._topics_by_id.view,
             configs=self._configs.view,

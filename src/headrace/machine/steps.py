@@ -66,10 +66,14 @@ class Steps(Generic[State, Record]):
         self._pending.append(entry)
         return entry
 
-    def commit(self, position: int) -> list[Pending[State, Record]]:
-        """Everything up to `position` is committed: move the state, return who gets a reply."""
+    def commit(self, position: int | None = None) -> list[Pending[State, Record]]:
+        """Everything up to `position` is committed: move the state, return who gets a reply.
+
+        Without a position, everything decided so far.
+        """
         done: list[Pending[State, Record]] = []
-        while self._pending and self._pending[0].position <= position:
+        limit = self._decided if position is None else position
+        while self._pending and self._pending[0].position <= limit:
             done.append(self._pending.popleft())
         if done:
             self._state = done[-1].state
