@@ -44,8 +44,9 @@ class Housekeeping:
             try:
                 await duty()
             except HeadraceError as error:
-                logger.error("housekeeping failed, will try again: duty=%s error=%s",
-                             duty.__name__, error)
+                logger.error(
+                    "housekeeping failed, will try again: duty=%s error=%s", duty.__name__, error
+                )
 
     # Checkpoints
 

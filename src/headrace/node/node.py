@@ -17,6 +17,11 @@ from headrace.broker.producer_ids import ProducerIds
 from headrace.controller.commands import BumpLeaderEpochs, RegisterBroker, UnfenceBroker
 from headrace.controller.controller import Controller
 from headrace.controller.image import Delta, Endpoint, Image
+from headrace.controller.records import (
+    METADATA_VERSION,
+    METADATA_VERSION_LEVEL,
+    METADATA_VERSION_LEVEL_MIN,
+)
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import StartupRefused
 from headrace.core.files import FileSystem
@@ -60,6 +65,7 @@ class Node:
         self._tasks: list[asyncio.Task[None]] = []
         self._on_stop = AsyncExitStack()
         self._directory: LogDirectory | None = None
+        self._controller: Controller | None = None
         self.addresses: dict[str, tuple[str, int]] = {}
 
     async def start(self) -> None:
@@ -90,6 +96,7 @@ class Node:
             randomness=self._randomness,
             executor=self._executor,
         )
+        self._controller = controller
         await controller.start()
         self._on_stop.push_async_callback(controller.stop)
         group_commit = GroupCommit(self._executor)
@@ -159,17 +166,20 @@ class Node:
     async def _join(self, controller: Controller, directory: LogDirectory) -> None:
         """Introduce this broker to the cluster and take the lead of its partitions anew."""
         endpoints = tuple(self._endpoint(settings) for settings in self._config.parsed_listeners())
-        await controller.submit(
-            RegisterBroker(
-                self._node_id,
-                self._randomness.uuid(),
-                endpoints,
-                (directory.identity.directory_id,),
-                self._config.broker_rack,
-            )
+        register = RegisterBroker(
+            self._node_id,
+            self._randomness.uuid(),
+            endpoints,
+            (directory.identity.directory_id,),
+            self._config.broker_rack,
+            {METADATA_VERSION: (METADATA_VERSION_LEVEL_MIN, METADATA_VERSION_LEVEL)},
         )
-        await controller.submit(UnfenceBroker(self._node_id))
-        await controller.submit(BumpLeaderEpochs(self._node_id))
+        # Together: decided in this order, one append, one flush.
+        await asyncio.gather(
+            controller.submit(register),
+            controller.submit(UnfenceBroker(self._node_id)),
+            controller.submit(BumpLeaderEpochs(self._node_id)),
+        )
 
     def _endpoint(self, settings: ListenerConfig) -> Endpoint:
         host, port = self.addresses[settings.name]
@@ -201,5 +211,7 @@ class Node:
         for listener in self._listeners:
             listener.abort()
         self._on_stop.pop_all()
+        if self._controller is not None:
+            self._controller.kill()
         if self._directory is not None:
             self._directory.abandon()

@@ -19,6 +19,7 @@ from headrace.replication.settings import TopicSettings
 
 Overrides = tuple[tuple[str, str], ...]
 
+
 class Replicas:
     """Find a partition by topic and index; follow the image."""
 

@@ -5,6 +5,7 @@ from collections import Counter
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.core.ids import Offset
 from headrace.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -85,7 +86,7 @@ def _answer(
 
 
 def _by_time(
-    partition: Partition, timestamp: int, end: int, answer: ListOffsetsPartitionResponse
+    partition: Partition, timestamp: int, end: Offset, answer: ListOffsetsPartitionResponse
 ) -> None:
     log = partition.log
     found = (

@@ -5,11 +5,12 @@ answer waits until every batch is below its partition's high watermark.
 """
 
 import asyncio
-import logging
+from typing import cast
 
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ErrorCode, HeadraceError, InvalidRecord
+from headrace.core.files import Buffer
 from headrace.core.ids import Offset
 from headrace.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -23,9 +24,8 @@ from headrace.replication.partition import Partition
 from headrace.replication.produce import append_produced
 from headrace.security.authorizer import Operation, ResourceType
 
-logger = logging.getLogger(__name__)
-
 ACKS_ALL = -1
+_NOTHING = memoryview(b"")
 TOPIC_IDS_SINCE = 13
 
 
@@ -97,14 +97,14 @@ def _append(
     ctx: RequestContext,
     request: ProduceRequest,
     partition: Partition,
-    records: memoryview | None,
+    records: Buffer | None,
     answer: PartitionProduceResponse,
 ) -> Offset | None:
     """Append and fill the answer; the offset to wait for, or None if nothing was appended."""
     try:
         info = append_produced(
             partition,
-            memoryview(b"") if records is None else records,
+            cast(memoryview, records or _NOTHING),
             acks=request.acks,
             now_ms=ctx.services.clock.now_ms(),
             produce_version=ctx.api_version,
@@ -128,12 +128,11 @@ def _append(
 class WaitingProduce:
     """A produce with acks=all whose batches are written but not yet committed."""
 
-    __slots__ = ("_ctx", "_missing", "_response", "_timer", "_unanswered")
+    __slots__ = ("_ctx", "_missing", "_response", "_timer")
 
     def __init__(self, ctx: RequestContext) -> None:
         self._ctx = ctx
         self._missing = 0
-        self._unanswered: set[int] = set()
         self._response: ProduceResponse | None = None
         self._timer: asyncio.TimerHandle | None = None
 
