@@ -64,7 +64,9 @@ def test_a_damaged_message_gives_a_message_or_a_clean_error(
         read = cls.decode(data, version)
     except MalformedMessage:
         return
-    assert cls.decode(read.encode(version), version) == read
+    # By bytes, since a damaged double may be a NaN, which equals nothing.
+    written = read.encode(version)
+    assert cls.decode(written, version).encode(version) == written
 
 
 def test_no_message_can_be_cut_short_unnoticed(headline: Headline) -> None:

@@ -15,8 +15,6 @@ Bad input from wire or disk raises one of these; `assert` is for our own mistake
 the one place that turns them into replies.
 """
 
-# ruff: noqa: N818  (names say what happened: CorruptBatch reads better than CorruptBatchError)
-
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import ClassVar, Final
