@@ -1,5 +1,6 @@
 """Options that several commands share, and the client they lead to."""
 
+import socket
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from headrace.client import Client
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+KNOCK_SECONDS = 3
 
 Bootstrap = Annotated[
     str,
@@ -37,10 +39,25 @@ def connect(bootstrap: str) -> "Client":
     """A client for a short-lived command: it gives up early rather than wait for a dead broker."""
     from headrace.client import Client, ClientSettings
 
-    return Client(
-        ClientSettings(
-            bootstrap, client_id="headrace-cli", connect_timeout_ms=3_000, call_timeout_ms=10_000
-        )
+    settings = ClientSettings(bootstrap, client_id="headrace-cli", call_timeout_ms=15_000)
+    _knock(settings.addresses)
+    return Client(settings)
+
+
+def _knock(addresses: list[tuple[str, int]]) -> None:
+    """Fail at once where nobody listens; the client itself would go on trying for a while."""
+    from headrace.client import BrokerUnreachable
+
+    reason = ""
+    for host, port in addresses:
+        try:
+            socket.create_connection((host, port), KNOCK_SECONDS).close()
+            return
+        except OSError as error:
+            reason = f"{host}:{port}: {error.strerror or error}"
+    raise BrokerUnreachable(
+        f"no broker reached: {reason}",
+        hint="start one with `headrace serve`, or name another with --bootstrap HOST:PORT",
     )
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+UNFOLDED = 1000
+
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout; bytes that are text become text, others hexadecimal."""
@@ -32,7 +34,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*("" if cell is None else str(cell) for cell in row))
-    Console(highlight=False, soft_wrap=not sys.stdout.isatty()).print(table)
+    # Into a pipe or a file nothing is folded: the next program wants whole words.
+    width = None if sys.stdout.isatty() else UNFOLDED
+    Console(highlight=False, width=width).print(table)
 
 
 def progress_bar() -> "Progress":

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import logging
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -62,7 +61,6 @@ def serve(
             address if "://" in address else f"PLAINTEXT://{address}" for address in listen
         )
     broker_config = load(config, overrides=overrides)
-    raise_open_file_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(broker_config))
 
@@ -113,17 +111,3 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
-
-
-def raise_open_file_limit() -> None:
-    """As many open files as we may have: partitions and connections both need them."""
-    if os.name != "posix":
-        return
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (OSError, ValueError):  # macOS: the hard limit is no number it takes.
-            logger.info("the limit of open files stays at %d", soft)

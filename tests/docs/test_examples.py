@@ -1,0 +1,42 @@
+"""The examples in the README and the testing guide are run as they stand."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from headrace.testing import Broker
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def python_blocks(page: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def run_pytest(directory: Path, *tests: str) -> None:
+    """Run tests in a directory of their own, as somebody who has installed Headrace would."""
+    for number, test in enumerate(tests):
+        (directory / f"test_example_{number}.py").write_text(test)
+    (directory / "pytest.ini").write_text("[pytest]\n")
+    # Without the plugins of our own suite, which want settings of their own.
+    without = [word for name in ("cacheprovider", "asyncio") for word in ("-p", f"no:{name}")]
+    command = [sys.executable, "-m", "pytest", "-q", *without]
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_tests_shown_in_the_readme_and_the_guide_pass(tmp_path: Path) -> None:
+    shown = [block for block in python_blocks("README.md") if "headrace_broker" in block]
+    first = python_blocks("docs/testing.md")[0]
+    run_pytest(tmp_path, *shown, first)
+
+
+def test_the_quick_start_of_the_readme_works() -> None:
+    produce, consume = python_blocks("README.md")[:2]
+    with Broker() as broker:
+        for block, said in ((produce, ""), (consume, "b'hello'\n")):
+            program = block.replace("127.0.0.1:9092", broker.bootstrap_servers)
+            command = [sys.executable, "-W", "ignore", "-c", program]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            assert (done.returncode, done.stdout) == (0, said), done.stderr
