@@ -15,7 +15,7 @@ from headrace.core.errors import ErrorCode
 from headrace.protocol.api_keys import APIS, ApiKey
 from headrace.protocol.message import Message
 
-HandlerCall = Callable[[RequestContext, Any], Message | None | Awaitable[Message]]
+HandlerCall = Callable[[RequestContext, Any], Message | Awaitable[Message] | None]
 Refusal = Callable[[Any, ErrorCode, str | None], Message]
 H = TypeVar("H", bound=Callable[..., object])
 

@@ -1,4 +1,4 @@
-"""Distinct types for the numbers and names of this domain; mixing two of them is its classic bug."""
+"""Distinct types for the numbers and names of this domain; mixing two is its classic bug."""
 
 from typing import NamedTuple, NewType
 from uuid import UUID

@@ -34,7 +34,7 @@ from headrace.node.housekeeping import Housekeeping
 from headrace.node.network import Listening, listen
 from headrace.replication.group_commit import GroupCommit
 from headrace.replication.replicas import Replicas
-from headrace.security.authorizer import AllowAll
+from headrace.security.authorizer import AllowAll, Authorizer
 
 logger = logging.getLogger(__name__)
 
@@ -53,12 +53,14 @@ class Node:
         clock: Clock,
         randomness: Randomness,
         executor: Executor,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self._config = config
         self._files = files
         self._clock = clock
         self._randomness = randomness
         self._executor = executor
+        self._authorizer = authorizer or AllowAll()
         self._node_id = NodeId(config.node_id)
         self._listeners: list[Listener] = []
         self._listening: list[Listening] = []
@@ -119,7 +121,7 @@ class Node:
             replicas=replicas,
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
             producer_ids=ProducerIds(controller, self._node_id),
-            authorizer=AllowAll(),
+            authorizer=self._authorizer,
             auto_creation=auto_creation,
             clock=self._clock,
             randomness=self._randomness,

@@ -14,7 +14,7 @@ def frame(payload: bytes) -> bytes:
 
 def feed(buffer: ReceiveBuffer, data: bytes, cut: int | None = None) -> list[bytes]:
     """Push bytes through as a socket would: as much as there is room for, at most `cut`."""
-    out = []
+    out: list[bytes] = []
     view = memoryview(data)
     while view:
         room = buffer.room()

@@ -41,7 +41,7 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
         or request.max_wait_ms <= 0
         or not plan.partitions
     ):
-        return _shape(ctx, plan, result)
+        return _shape(plan, result)
     WaitingFetch(ctx, request, plan, result).start()
     return None
 
@@ -166,7 +166,7 @@ def _read_partition(
     return len(data.records)
 
 
-def _shape(ctx: RequestContext, plan: Plan, result: ReadResult) -> FetchResponse:
+def _shape(plan: Plan, result: ReadResult) -> FetchResponse:
     """Group the answers by topic; of an incremental session only what is news."""
     topics: dict[tuple[UUID, str], FetchableTopicResponse] = {}
     served = []
@@ -249,7 +249,7 @@ class WaitingFetch:
             return  # the timer and the wake-up met, or the client is gone
         self._leave()
         result = _read(self._ctx, self._request, self._plan)
-        self._ctx.reply(_shape(self._ctx, self._plan, result))
+        self._ctx.reply(_shape(self._plan, result))
 
     def _leave(self) -> None:
         if self._timer is not None:
