@@ -75,15 +75,23 @@ def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
     return encode_table((tp.topic, tp.partition, offset) for tp, offset in offsets.items())
 
 
-def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, Offset]:
-    """One offset per partition; empty if there is no good table."""
+def find_offsets(files: FileSystem, path: str) -> dict[TopicPartition, Offset] | None:
+    """One offset per partition; None if there is no good table."""
+    rows = read_table(files, path, 3)
+    if rows is None:
+        return None
     offsets: dict[TopicPartition, Offset] = {}
-    for topic, partition, offset in read_table(files, path, 3) or ():
+    for topic, partition, offset in rows:
         if not partition.isdecimal() or not offset.isdecimal():
             _unreadable(path, "a partition or offset is not a number")
-            return {}
+            return None
         offsets[TopicPartition(topic, int(partition))] = Offset(int(offset))
     return offsets
+
+
+def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, Offset]:
+    """One offset per partition; empty if there is no good table."""
+    return find_offsets(files, path) or {}
 
 
 def encode_properties(values: Mapping[str, object], separator: str = "=") -> bytes:

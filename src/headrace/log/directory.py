@@ -22,7 +22,7 @@ from headrace.core.files import DirectoryLock, FileSystem
 from headrace.core.ids import NodeId, Offset, TopicId, TopicPartition
 from headrace.core.seams import Clock, Randomness
 from headrace.log import partition_metadata
-from headrace.log.checkpoints import encode_offsets, read_offsets, replace_file
+from headrace.log.checkpoints import encode_offsets, find_offsets, read_offsets, replace_file
 from headrace.log.config import LogConfig
 from headrace.log.identity import Identity, settle_identity
 from headrace.log.names import (
@@ -31,6 +31,7 @@ from headrace.log.names import (
     HIGH_WATERMARKS,
     LOCK,
     LOG_STARTS,
+    META_PROPERTIES,
     RECOVERY_POINTS,
     STRAY_DIRECTORY,
     parse_partition,
@@ -63,7 +64,8 @@ class LogDirectory:
         self._clock = clock
         self._randomness = randomness
         self._lock = lock
-        self._recovery_points = read_offsets(files, f"{path}/{RECOVERY_POINTS}")
+        # None: nobody knows them any more. A new directory has an empty table from the start.
+        self._recovery_points = find_offsets(files, f"{path}/{RECOVERY_POINTS}")
         self._log_starts = read_offsets(files, f"{path}/{LOG_STARTS}")
         names = files.list_directory(path)
         self._on_disk = {tp for name in names if (tp := parse_partition(name)) is not None}
@@ -98,6 +100,10 @@ class LogDirectory:
                 hint="the data directory must exist or be creatable, and be writable",
             ) from error
         try:
+            if not files.exists(f"{path}/{META_PROPERTIES}"):
+                # So that a missing table can only mean that it was lost.
+                table = f"{path}/{RECOVERY_POINTS}"
+                replace_file(files, table, encode_offsets({}), durable=True)
             identity = settle_identity(
                 files, path, randomness, node_id=node_id, cluster_id=cluster_id
             )
@@ -115,6 +121,10 @@ class LogDirectory:
     @property
     def cluster_id(self) -> str:
         return self.identity.cluster_id
+
+    def space(self) -> tuple[int, int]:
+        """Bytes of the file system below: in all, and still to be written."""
+        return self._files.space(self.path)
 
     # Partitions
 
@@ -145,11 +155,11 @@ class LogDirectory:
             directory,
             config,
             self._clock,
-            recovery_point=self._recovery_points.get(partition, 0),
+            recovery_point=self._recovery_point(partition),
             log_start_offset=self._log_starts.get(partition, 0),
             clean=self.clean,
             topic_id=topic_id,
-            lower_recovery_point=self._lower_recovery_points,
+            lower_recovery_point=self._write_recovery_points,
         )
         self.logs[partition] = log
         return log
@@ -178,7 +188,8 @@ class LogDirectory:
         return unknown
 
     def _forget(self, partition: TopicPartition) -> None:
-        self._recovery_points.pop(partition, None)
+        if self._recovery_points is not None:
+            self._recovery_points.pop(partition, None)
         self._log_starts.pop(partition, None)
 
     def _part_with(self, partition: TopicPartition, suffix: str, due_ms: int | None) -> None:
@@ -213,9 +224,7 @@ class LogDirectory:
                 except StorageError as error:
                     logger.error("checkpoint failed: directory=%s error=%s", log.directory, error)
         if moved:
-            # Synced, since garbage would cost a full scan; the name may stay the old one, whose
-            # recovery points are lower and therefore right too.
-            self._write(RECOVERY_POINTS, self._current_recovery_points)
+            self._write_recovery_points()
         self.checkpoint_log_starts()
 
     def checkpoint_log_starts(self, *, durable: bool = False) -> None:
@@ -226,19 +235,37 @@ class LogDirectory:
             if durable:
                 self._files.sync_directory(self.path)
 
-    def _lower_recovery_points(self) -> None:
-        self._write(RECOVERY_POINTS, self._current_recovery_points)
-        # The old table would vouch for batches that are about to be overwritten.
-        self._files.sync_directory(self.path)
+    def _write_recovery_points(self) -> None:
+        """Bring them to disk, for certain.
 
-    def _write(self, name: str, table: Callable[[], Mapping[TopicPartition, Offset]]) -> None:
+        Were a lower one to stay behind, the old table would vouch for batches that have been
+        overwritten; were a higher one not to get there, compaction could leave holes where
+        recovery takes a hole for lost data.
+        """
+        written = self._write(RECOVERY_POINTS, self._current_recovery_points)
+        self._files.sync_directory(self.path)
+        for partition, offset in written.items():
+            log = self.logs.get(partition)
+            if log is not None:
+                log.recovery_point = min(offset, log.checkpointed_offset)
+
+    def _write(
+        self, name: str, table: Callable[[], dict[TopicPartition, Offset]]
+    ) -> dict[TopicPartition, Offset]:
         with self._checkpointing:
-            data = encode_offsets(table())
+            offsets = table()
+            data = encode_offsets(offsets)
             replace_file(self._files, f"{self.path}/{name}", data, durable=True)
+            return offsets
+
+    def _recovery_point(self, partition: TopicPartition) -> Offset | None:
+        known = self._recovery_points
+        return None if known is None else known.get(partition, Offset(0))
 
     def _current_recovery_points(self) -> dict[TopicPartition, Offset]:
-        points = {tp: o for tp, o in self._recovery_points.items() if tp in self._on_disk}
-        points.update({tp: log.recovery_point for tp, log in list(self.logs.items())})
+        known = self._recovery_points or {}
+        points = {tp: offset for tp, offset in known.items() if tp in self._on_disk}
+        points.update({tp: log.checkpointed_offset for tp, log in list(self.logs.items())})
         return points
 
     def _current_log_starts(self) -> dict[TopicPartition, Offset]:

@@ -5,6 +5,7 @@
     close         a checkpoint after which nothing needs to be recovered
 
 `_lock` guards shape and end of the log, never a sync: appends go on while a worker flushes.
+`_shaping` keeps apart those who change the shape in several steps with syncs between.
 
 A write that fails is taken back and may be tried again (a full disk gets room). A *sync* that
 fails is final: the kernel has dropped the pages and would call the next sync a success, so the
@@ -41,11 +42,13 @@ class DurableLog:
         "_lower_recovery_point",
         "_roll_limit_ms",
         "_segments",
+        "_shaping",
         "_truncations",
         "_unsynced_directory",
         "_unsynced_indexes",
         "_unsynced_names",
         "bytes_since_checkpoint",
+        "checkpointed_offset",
         "config",
         "directory",
         "files",
@@ -68,6 +71,8 @@ class DurableLog:
         self.log_end_offset = Offset(start)
         self.flushed_offset = Offset(start)
         self.flushed_at_ms = clock.now_ms()
+        # What recovery may start from, and what of that is known to be written down on disk.
+        self.checkpointed_offset = Offset(start)
         self.recovery_point = Offset(start)
         self.bytes_since_checkpoint = 0
         self._clock = clock
@@ -86,8 +91,10 @@ class DurableLog:
         self._truncations = 0
         self._failure: StorageError | None = None
         self._lower_recovery_point: Callable[[], None] | None = None
-        self._lock = threading.Lock()
+        # Taken in the order shaping, flushing, lock.
+        self._shaping = threading.Lock()
         self._flushing = threading.Lock()
+        self._lock = threading.Lock()
 
     @property
     def size_bytes(self) -> int:
@@ -154,18 +161,35 @@ class DurableLog:
             self._failure = failure
         return failure
 
+    def flush_due(self, now_ms: int) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for a flush, whoever waits for one."""
+        unflushed = self.log_end_offset - self.flushed_offset
+        return unflushed > 0 and (
+            unflushed >= self.config.flush_messages
+            or now_ms - self.flushed_at_ms >= self.config.flush_ms
+        )
+
     @property
     def checkpoint_due(self) -> bool:
         """Whether a checkpoint would write anything."""
         epochs = self._epochs
         return self._created and (
-            self.recovery_point != self.log_end_offset
+            self.checkpointed_offset != self.log_end_offset
+            or self.recovery_point != self.checkpointed_offset
             or bool(self._unsynced_indexes)
             or (epochs is not None and epochs.changed)
         )
 
     def checkpoint(self) -> Offset:
-        """Flush, and leave little to recovery: it would start at the offset returned."""
+        """Flush, and leave little to recovery: it could start at the offset returned.
+
+        That offset becomes the recovery point when the caller has brought it to disk.
+        """
+        with self._shaping:
+            self._checkpoint()
+        return self.checkpointed_offset
+
+    def _checkpoint(self) -> None:
         if self.checkpoint_due:
             with self._lock:
                 rolled, self._unsynced_indexes = self._unsynced_indexes, ()
@@ -182,9 +206,8 @@ class DurableLog:
                 raise self._sync_failed(error) from error
             flushed = self.flush()
             with self._lock:
-                self.recovery_point = min(flushed, self.flushed_offset)
+                self.checkpointed_offset = min(flushed, self.flushed_offset)
                 self.bytes_since_checkpoint -= size
-        return self.recovery_point
 
     def _write_derived(self, rolled: tuple[Segment, ...], *, closing: bool) -> None:
         """Index entries, producer snapshot, epochs: all can be rebuilt, so none is synced."""
@@ -194,7 +217,8 @@ class DurableLog:
         active = self._segments.active
         if active.exists:
             active.persist_indexes(final=closing)
-        self._history.snapshot(self.log_end_offset, self._segments.bases)
+        self._history.snapshot(self.log_end_offset)
+        self._history.remove_strays(self._segments.bases)
         if self._epochs is not None and self._epochs.changed:
             self._epochs.store(self.files, self.directory)
             self._unsynced_names = True

@@ -58,7 +58,7 @@ class PartitionLog(ShapedLog):
         config: LogConfig,
         clock: Clock,
         *,
-        recovery_point: int = 0,
+        recovery_point: int | None = 0,
         log_start_offset: int = 0,
         clean: bool = False,
         topic_id: TopicId | None = None,
@@ -68,6 +68,8 @@ class PartitionLog(ShapedLog):
         first append).
 
         `clean`: it was closed properly, so what is past `recovery_point` need not be checked.
+        Without a recovery point (nobody knows it any more) all is checked, and a hole between
+        segments, which compaction may have left, does not end the log.
         `lower_recovery_point` is called when a truncation goes below the recovery point, and
         must bring the new one to disk.
         """
@@ -81,8 +83,12 @@ class PartitionLog(ShapedLog):
             raise StorageError(f"cannot open the log in {directory}: {error}") from error
         return log
 
-    def _load(self, recovery_point: int, clean: bool) -> None:
+    def _load(self, recovery_point: int | None, clean: bool) -> None:
         self._created = True
+        if self.topic_id is not None and not clean:
+            owner = partition_metadata.load(self.files, self.directory)
+            if owner is None:
+                partition_metadata.store(self.files, self.directory, self.topic_id)
         opened = recovery.open_segments(
             self.files, self.directory, self.config, recovery_point=recovery_point, clean=clean
         )
@@ -98,8 +104,11 @@ class PartitionLog(ShapedLog):
         first = opened.segments[0].base_offset
         start, end = max(self.log_start_offset, first), active.next_offset
         self.log_start_offset, self.log_end_offset = Offset(start), end
-        flushed = end if opened.intact else recovery_point
-        self.recovery_point = self.flushed_offset = Offset(max(first, min(flushed, end)))
+        self.recovery_point = Offset(max(first, min(recovery_point or 0, end)))
+        self.flushed_offset = end if opened.intact else self.recovery_point
+        self.checkpointed_offset = self.flushed_offset
+        # After a crash nobody knows which names reached the disk, nor if the id did.
+        self._unsynced_names = self._unsynced_directory = not opened.intact
         if start > end:
             logger.warning(
                 "the log ends below its start and begins anew there: directory=%s end=%d start=%d",

@@ -43,21 +43,26 @@ class ProducerHistory:
         self.states = states
         return states
 
-    def snapshot(self, offset: Offset, bases: set[Offset], *, durable: bool = False) -> None:
-        """Write down the states as of `offset`, the log's end; older strays go."""
-        if self.states is None:
+    def snapshot(self, offset: Offset) -> None:
+        """Write down the states as of `offset`, the log's end, unless that has been done."""
+        if self.states is None or (self.snapshots and self.snapshots[-1] == offset):
             return
         path = snapshot_path(self._directory, offset)
-        if not self.snapshots or self.snapshots[-1] != offset:
-            self._files.write_file(path, encode_snapshot(self.states))
-            self._remove([s for s in self.snapshots if s not in bases])
-            self.snapshots = (*self.snapshots, offset)
-        if durable:
-            file = self._files.open(path)
+        self._files.write_file(path, encode_snapshot(self.states))
+        self.snapshots = (*self.snapshots, offset)
+
+    def sync_newest(self) -> None:
+        """The newest snapshot's contents on disk; its name is for the caller to sync."""
+        if self.snapshots:
+            file = self._files.open(snapshot_path(self._directory, self.snapshots[-1]))
             try:
                 file.sync()
             finally:
                 file.close()
+
+    def remove_strays(self, bases: set[Offset]) -> None:
+        """Keep the snapshots at the start of a segment and the newest."""
+        self._remove([s for s in self.snapshots[:-1] if s not in bases])
 
     def truncate(self, offset: Offset) -> None:
         """The log was cut at `offset`: later snapshots go, the states are loaded anew."""

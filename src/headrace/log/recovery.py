@@ -18,10 +18,10 @@ from headrace.core.errors import CorruptBatch
 from headrace.core.files import FileSystem
 from headrace.core.ids import LeaderEpoch, Offset
 from headrace.log.batch_scan import scan_headers
+from headrace.log.compaction.swap import recover_swaps
 from headrace.log.config import MAX_INT32, LogConfig
 from headrace.log.epochs import EpochCache
 from headrace.log.names import (
-    CLEANED,
     DELETED,
     INDEX,
     LOG,
@@ -66,7 +66,7 @@ def open_segments(
     directory: str,
     config: LogConfig,
     *,
-    recovery_point: int,
+    recovery_point: int | None,
     clean: bool,
 ) -> Opened:
     """The segments that are in `directory`; none if it holds no data."""
@@ -85,7 +85,7 @@ def open_segments(
             return opened
         except CorruptBatch as error:
             logger.warning("a cleanly closed log does not end well: %s", error)
-            recovery_point = min(recovery_point, opened.segments[-1].base_offset)
+            recovery_point = min(recovery_point or 0, opened.segments[-1].base_offset)
     _Recovery(files, directory, config, opened, recovery_point).run()
     return opened
 
@@ -95,8 +95,11 @@ def _sort_names(files: FileSystem, directory: str) -> tuple[list[Offset], list[O
     bases: list[Offset] = []
     snapshots: list[Offset] = []
     companions: list[tuple[Offset, str]] = []
-    for name in files.list_directory(directory):
-        if name.endswith((DELETED, CLEANED, ".tmp")):
+    names = files.list_directory(directory)
+    if recover_swaps(files, directory, names):
+        names = files.list_directory(directory)
+    for name in names:
+        if name.endswith((DELETED, ".tmp")):
             files.remove(f"{directory}/{name}")
         elif (base := parse_offset(name, LOG)) is not None:
             bases.append(base)
@@ -124,14 +127,15 @@ class _Recovery:
         directory: str,
         config: LogConfig,
         opened: Opened,
-        recovery_point: int,
+        recovery_point: int | None,
     ) -> None:
         self.files = files
         self.directory = directory
         self.config = config
         self.opened = opened
         self.segments = opened.segments
-        self.point = max(recovery_point, self.segments[0].base_offset)
+        self.point = max(recovery_point or 0, self.segments[0].base_offset)
+        self.point_is_known = recovery_point is not None
         self.next_offset: int = self.segments[0].base_offset
 
     def run(self) -> None:
@@ -139,7 +143,7 @@ class _Recovery:
         self.epochs = self._load_epochs(first)
         self.producers = self._load_producers(first)
         for number in range(first, len(self.segments)):
-            if not self._recover(self.segments[number]):
+            if not self._recover(self.segments[number]) or self._hole_after(number):
                 self._drop_after(number)
                 break
         self.opened.reindexed = self.segments[first:-1]
@@ -166,7 +170,7 @@ class _Recovery:
         """Whether the table knows the epoch of the last batch before the recovery point."""
         for segment in reversed(trusted):
             number = segment.offsets.floor(self.point - 1 - segment.base_offset)
-            position = segment.indexed_position(number) if number >= 0 else 0
+            position = segment.indexed_position(number)
             epoch = None
             try:
                 for _, header in scan_headers(segment.file, position, segment.file.size()):
@@ -211,6 +215,16 @@ class _Recovery:
         )
         segment.file.truncate(end)
         return False
+
+    def _hole_after(self, number: int) -> bool:
+        """Whether the next segment does not begin where this one ends.
+
+        A segment is named after the log's end at its birth. Only compaction leaves holes, and
+        it keeps away from what lies past the recovery point; so batches were lost here.
+        """
+        if number + 1 == len(self.segments) or not self.point_is_known:
+            return False
+        return self.segments[number + 1].base_offset != self.segments[number].next_offset
 
     def _drop_after(self, number: int) -> None:
         """Remove the segments behind one whose tail was cut: their offsets no longer connect."""
@@ -274,10 +288,11 @@ class _Recovery:
 def replay(states: ProducerStates, segments: Sequence[Segment], start: int, end: int) -> None:
     """Bring `states` from offset `start` to `end` by the headers of the batches between."""
     for segment in segments:
-        if segment.base_offset >= end or (segment.next_offset <= start and segment.size == 0):
+        passed = segment.next_offset <= start and segment is not segments[-1]
+        if passed or segment.base_offset >= end or segment.size == 0:
             continue
-        number = segment.offsets.floor(start - segment.base_offset) if start else -1
-        position = segment.indexed_position(number) if number >= 0 else 0
+        number = segment.offsets.floor(start - segment.base_offset)
+        position = segment.indexed_position(number)
         try:
             for _, header in scan_headers(segment.file, position, segment.file.size()):
                 if header.base_offset >= end:

@@ -51,8 +51,11 @@ def time_due(segment: Segment, timestamp: int, clock: Clock, limit_ms: int) -> b
 
 
 def indexes_full(segment: Segment, config: LogConfig) -> bool:
+    """Whether the next batch would need an index entry for which there is no room."""
+    if not segment.entry_due(config.index_interval_bytes):
+        return False
     # The time index keeps one place free for the entry it gets when the segment is closed.
-    return segment.indexed and (
+    return (
         len(segment.times) >= config.segment_index_bytes // TIME_ENTRY.size - 1
         or len(segment.offsets) >= config.segment_index_bytes // OFFSET_ENTRY.size
     )

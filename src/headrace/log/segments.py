@@ -62,11 +62,14 @@ class Segments:
         self._set(tuple(segment for segment in self.all if segment not in doomed))
         self._doom(doomed, due_ms)
 
-    def replace(self, doomed: Sequence[Segment], better: Segment, due_ms: int) -> None:
-        """Put `better` in the place of segments it was made from (compaction)."""
-        kept = [segment for segment in self.all if segment not in doomed]
+    def replace(
+        self, renamed: Sequence[tuple[Segment, list[str]]], better: Segment, due_ms: int
+    ) -> None:
+        """Put `better` in the place of segments whose files are out of the way already."""
+        gone = [segment for segment, _ in renamed]
+        kept = [segment for segment in self.all if segment not in gone]
         self._set(tuple(sorted((*kept, better), key=_base_offset)))
-        self._doom(doomed, due_ms)
+        self._doomed = [*(self._doomed or ()), *((due_ms, s, paths) for s, paths in renamed)]
 
     def start_anew(self, base_offset: Offset, now_ms: int, due_ms: int) -> Segment:
         """Let go of everything and begin at `base_offset`."""

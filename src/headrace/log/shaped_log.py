@@ -13,9 +13,14 @@ import logging
 
 from headrace.core.errors import OffsetOutOfRange, StorageError
 from headrace.core.ids import LeaderEpoch, Offset
+from headrace.log.compaction.cleaned import remove_cleaned
+from headrace.log.compaction.plan import SegmentFacts
+from headrace.log.compaction.request import Replacement
+from headrace.log.compaction.swap import commit_swap, finish_swap
 from headrace.log.config import LogConfig
 from headrace.log.durable_log import DurableLog
 from headrace.log.epochs import Entry, EpochCache
+from headrace.log.names import DELETED
 from headrace.log.producer_state import ProducerStates
 from headrace.log.recovery import add_epochs
 from headrace.log.retention import expired_segments
@@ -60,7 +65,7 @@ class ShapedLog(DurableLog):
         self._unsynced_indexes = (*self._unsynced_indexes, old)
         self._unsynced_names = True
         # A later truncation goes back to this state instead of the log's beginning.
-        self._history.snapshot(self.log_end_offset, self._segments.bases)
+        self._history.snapshot(self.log_end_offset)
         return segment
 
     # The old end
@@ -76,38 +81,40 @@ class ShapedLog(DurableLog):
 
     def apply_retention(self, now_ms: int, high_watermark: Offset) -> list[str]:
         """Delete what may go; return a line for each segment deleted."""
-        with self._lock:
-            expired = expired_segments(
-                self._segments.all,
-                self.config,
-                now_ms=now_ms,
-                log_start=self.log_start_offset,
-                high_watermark=high_watermark,
-            )
-            if not expired or self._failure is not None:
-                return []
+        with self._shaping:
             try:
+                expired = expired_segments(
+                    self._segments.all,
+                    self.config,
+                    now_ms=now_ms,
+                    log_start=self.log_start_offset,
+                    high_watermark=high_watermark,
+                )
+                if not expired or self._failure is not None:
+                    return []
                 self._delete_oldest([segment for segment, _ in expired], now_ms)
             except OSError as error:
                 raise StorageError(f"cannot delete from {self.directory}: {error}") from error
         return [f"{segment.path()}: {reason}" for segment, reason in expired]
 
     def _delete_oldest(self, segments: list[Segment], now_ms: int) -> None:
-        if len(segments) == len(self._segments):
-            self._roll()
-        remaining = self._segments.all[len(segments)]
-        # Producers whose batches go now are known only from the snapshot, and the log's end only
-        # from the name of a new, still empty segment: both must outlast the old segments.
-        self._history.states = self._load_producers()
-        self._history.snapshot(self.log_end_offset, self._segments.bases, durable=True)
+        with self._lock:
+            if len(segments) == len(self._segments):
+                self._roll()
+            self._load_producers()
+            self._history.snapshot(self.log_end_offset)
+        # Producers whose batches go now are known only from the snapshot, and the log's end
+        # perhaps only from the name of a new, still empty segment: both must outlast the old
+        # segments.
+        self._history.sync_newest()
         self.files.sync_directory(self.directory)
-        self._segments.drop(segments, now_ms + self.config.file_delete_delay_ms)
-        self._history.forget_before(remaining.base_offset)
-        if remaining.base_offset > self.log_start_offset:
-            self.log_start_offset = remaining.base_offset
-        self._load_epochs().truncate_start(self.log_start_offset)
-        if self.flushed_offset < remaining.base_offset:
-            self.flushed_offset = remaining.base_offset
+        with self._lock:
+            start = self._segments.all[len(segments)].base_offset
+            self._segments.drop(segments, now_ms + self.config.file_delete_delay_ms)
+            self._history.forget_before(start)
+            self.log_start_offset = max(self.log_start_offset, start)
+            self.flushed_offset = max(self.flushed_offset, start)
+            self._load_epochs().truncate_start(self.log_start_offset)
 
     def remove_deleted(self, now_ms: int) -> int:
         """Remove the files of segments deleted long enough ago; return how many segments."""
@@ -117,8 +124,11 @@ class ShapedLog(DurableLog):
     # The new end
 
     def truncate_to(self, offset: Offset) -> None:
-        """Remove every batch that reaches `offset` or more; `offset` is given next."""
-        with self._lock:
+        """Remove every batch that reaches `offset` or more.
+
+        The log then ends behind the last batch that is left: at `offset`, if one ended there.
+        """
+        with self._shaping, self._lock:
             if offset >= self.log_end_offset:
                 return
             first = self._segments.all[0].base_offset
@@ -133,7 +143,7 @@ class ShapedLog(DurableLog):
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Remove everything; `offset` is given next."""
-        with self._lock:
+        with self._shaping, self._lock:
             try:
                 self._retreat(min(offset, self.log_start_offset))
                 self._start_anew(offset)
@@ -148,10 +158,12 @@ class ShapedLog(DurableLog):
         """
         self._truncations += 1
         self.flushed_offset = min(self.flushed_offset, offset)
-        if self.recovery_point > offset:
-            self.recovery_point = offset
-            if self._lower_recovery_point is not None:
-                self._lower_recovery_point()
+        # The checkpointed one may be on its way to disk in another thread.
+        lowered = max(self.recovery_point, self.checkpointed_offset) > offset
+        self.checkpointed_offset = min(self.checkpointed_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        if lowered and self._lower_recovery_point is not None:
+            self._lower_recovery_point()
 
     def _cut(self, offset: Offset) -> None:
         segments = self._segments
@@ -162,7 +174,8 @@ class ShapedLog(DurableLog):
             self.files.sync_directory(self.directory)
         active = segments.active
         position = active.locate(offset)
-        active.truncate(active.size if position is None else position, offset)
+        active.truncate(active.size if position is None else position)
+        offset = active.next_offset
         self._unsynced_indexes = tuple(s for s in self._unsynced_indexes if s in segments.all[:-1])
         self._roll_limit_ms = roll_limit_ms(self.config, active)
         self._load_epochs().truncate_end(offset)
@@ -185,7 +198,70 @@ class ShapedLog(DurableLog):
         self._epochs.changed = True
         self._history.clear()
         self.log_start_offset = self.log_end_offset = offset
-        self.flushed_offset = self.recovery_point = offset
+        self.flushed_offset = self.checkpointed_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+
+    # Compaction
+
+    @property
+    def segment_facts(self) -> tuple[SegmentFacts, ...]:
+        """What a compaction plan wants to know, the active segment last."""
+        return tuple(
+            SegmentFacts(
+                segment.base_offset,
+                segment.next_offset,
+                segment.size,
+                segment.load_first_timestamp(),
+                segment.max_timestamp,
+            )
+            for segment in self._segments
+        )
+
+    def compactable_offset(self, high_watermark: Offset) -> Offset:
+        """Up to where compaction may go: recovery takes a hole past the recovery point for lost
+        data."""
+        return min(high_watermark, self.recovery_point)
+
+    def active_producers(self) -> dict[int, int]:
+        """The last offset each known producer wrote; compaction keeps that batch."""
+        with self._lock:
+            return {
+                producer_id: producer.batches[-1].last_offset
+                for producer_id, producer in self._load_producers()
+                if producer.batches
+            }
+
+    def replace_segments(self, replacement: Replacement) -> bool:
+        """Put a compacted segment in the place of those it was made from.
+
+        False, and the `.cleaned` files removed, if one of them is gone or was cut meanwhile.
+        """
+        with self._shaping:
+            base, old_bases = replacement.base_offset, set(replacement.old_base_offsets)
+            old = [s for s in self._segments.all[:-1] if s.base_offset in old_bases]
+            ends = {s.next_offset for s in old}
+            if (
+                len(old) != len(old_bases)
+                or replacement.next_offset not in ends
+                or replacement.next_offset > self.recovery_point
+                or self._failure is not None
+            ):
+                remove_cleaned(self.files, self.directory, base)
+                return False
+            try:
+                commit_swap(self.files, self.directory, base)
+                with self._lock:
+                    due_ms = self._clock.now_ms() + self.config.file_delete_delay_ms
+                    doomed = [(s, s.rename(DELETED)) for s in old]
+                # Were an old one to come back, it would overlap the new.
+                self.files.sync_directory(self.directory)
+                finish_swap(self.files, self.directory, base)
+                better = Segment.existing(self.files, self.directory, base, replacement.next_offset)
+                with self._lock:
+                    self._segments.replace(doomed, better, due_ms)
+            except OSError as error:
+                raise StorageError(f"cannot replace in {self.directory}: {error}") from error
+        return True
 
     # Epochs and producers, read from disk when first needed
 

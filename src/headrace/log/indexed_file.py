@@ -1,0 +1,340 @@
+"""A data file of batches and two sparse indexes that point into it, kept in step.
+
+    NNN.log         batches; the truth
+    NNN.index       last offset of a batch, where it begins; one entry every few kilobytes
+    NNN.timeindex   highest timestamp so far, last offset of its batch; one with each of those
+
+An index that is missing or does not fit the data is made anew from it. One writer at a time;
+readers may overlap the writer and only ever see whole batches, because `_end` moves, in one
+step, only after the bytes are in the file.
+"""
+
+import logging
+from typing import Final
+
+from headrace.core.errors import CorruptBatch
+from headrace.core.files import File, FileSystem
+from headrace.core.ids import Offset
+from headrace.log.batch_scan import scan_headers
+from headrace.log.config import MAX_INT32
+from headrace.log.names import INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, offset_name
+from headrace.log.sparse_index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from headrace.protocol.records.header import HEADER_SIZE, parse_header
+
+logger = logging.getLogger(__name__)
+
+NO_TIMESTAMP: Final = -1
+
+
+class IndexedFile:
+    """The batches from `base_offset` up to, not including, `next_offset`."""
+
+    __slots__ = (
+        "_boundaries",
+        "_end",
+        "_file",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "_offsets",
+        "_times",
+        "_unindexed_bytes",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "files",
+        "first_timestamp",
+    )
+
+    def __init__(
+        self, files: FileSystem, directory: str, base_offset: int, created_ms: int = 0
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.base_offset = Offset(base_offset)
+        self.created_ms = created_ms
+        # Of the first batch; None until known. Rolling by time counts from it.
+        self.first_timestamp: int | None = None
+        # Next offset and size of the file; one object, so that readers see both move at once.
+        self._end: tuple[Offset, int] = (self.base_offset, 0)
+        self._file: File | None = None
+        self._offsets: SparseIndex | None = None
+        self._times: SparseIndex | None = None
+        self._unindexed_bytes = 0
+        # None until known; then the highest timestamp and the last offset of its batch.
+        self._max_timestamp: int | None = NO_TIMESTAMP
+        self._max_timestamp_offset = base_offset
+        # Offsets at which readers stopped, and where in the file that was.
+        self._boundaries: dict[int, int] | None = None
+
+    @property
+    def next_offset(self) -> Offset:
+        return self._end[0]
+
+    @property
+    def size(self) -> int:
+        """Bytes of whole batches in the data file."""
+        return self._end[1]
+
+    # Files, opened on demand
+
+    def path(self, suffix: str = LOG) -> str:
+        return f"{self.directory}/{offset_name(self.base_offset, suffix)}"
+
+    @property
+    def exists(self) -> bool:
+        return self._file is not None or self.files.exists(self.path())
+
+    @property
+    def file(self) -> File:
+        file = self._file
+        if file is None:
+            file = self._file = self.files.open(self.path())
+        return file
+
+    def create_file(self) -> None:
+        """Create the data file; leftovers of an earlier segment of this name go."""
+        self._file = self.files.open(self.path(), create=True)
+        if self._file.size():
+            self._file.truncate(0)
+        for suffix in (INDEX, TIME_INDEX):
+            if self.files.exists(self.path(suffix)):
+                self.files.remove(self.path(suffix))
+
+    @property
+    def offsets(self) -> SparseIndex:
+        index = self._offsets
+        if index is None:
+            index = self._offsets = SparseIndex(self.files, self.path(INDEX), OFFSET_ENTRY)
+        return index
+
+    @property
+    def times(self) -> SparseIndex:
+        index = self._times
+        if index is None:
+            index = self._times = SparseIndex(self.files, self.path(TIME_INDEX), TIME_ENTRY)
+        return index
+
+    def sync(self) -> None:
+        self.file.sync()
+
+    def sync_indexes(self) -> None:
+        self.offsets.sync()
+        self.times.sync()
+
+    def close(self) -> None:
+        for part in (self._file, self._offsets, self._times):
+            if part is not None:
+                part.close()
+
+    def rename(self, suffix: str) -> list[str]:
+        """Take the files out of the log by a name that says so; return their new paths."""
+        renamed: list[str] = []
+        for part in SEGMENT_SUFFIXES:
+            old = self.path(part)
+            if self.files.exists(old):
+                self.files.rename(old, old + suffix)
+                renamed.append(old + suffix)
+        return renamed
+
+    # Taking note of batches
+
+    def account(
+        self,
+        position: int,
+        size: int,
+        last_offset: int,
+        max_timestamp: int,
+        index_interval_bytes: int,
+    ) -> None:
+        """Take note of a batch that is in the file at `position`, the end of what was known."""
+        highest = self._max_timestamp
+        if highest is None:
+            highest = self._load_max_timestamp()
+        if max_timestamp > highest:
+            self._max_timestamp = max_timestamp
+            self._max_timestamp_offset = last_offset
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        if self._unindexed_bytes > index_interval_bytes:
+            self.offsets.add(last_offset - self.base_offset, position)
+            self._index_max_timestamp()
+            self._unindexed_bytes = 0
+        self._unindexed_bytes += size
+        # Last, so that a reader who sees the new end finds every byte before it.
+        self._end = (Offset(last_offset + 1), position + size)
+
+    def entry_due(self, index_interval_bytes: int) -> bool:
+        """Whether the next batch gets an index entry."""
+        return self._unindexed_bytes > index_interval_bytes
+
+    def _index_max_timestamp(self) -> None:
+        last = self.times.last()
+        if self.max_timestamp > (last[0] if last else NO_TIMESTAMP):
+            self.times.add(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
+
+    def persist_indexes(self, *, final: bool) -> None:
+        """Write out index entries; `final` adds the one that tells the highest timestamp."""
+        if final and self.size:
+            self._index_max_timestamp()
+        if final or self.offsets.has_tail:
+            self.offsets.persist()
+        if final or self.times.has_tail:
+            self.times.persist()
+
+    # Timestamps
+
+    @property
+    def max_timestamp(self) -> int:
+        """The highest timestamp in the segment; the time index's last entry knows it."""
+        known = self._max_timestamp
+        return self._load_max_timestamp() if known is None else known
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The last offset of the first batch with the highest timestamp."""
+        if self._max_timestamp is None:
+            self._load_max_timestamp()
+        return self._max_timestamp_offset
+
+    def _load_max_timestamp(self) -> int:
+        last = self.times.last()
+        if last is not None:
+            self._max_timestamp = last[0]
+            self._max_timestamp_offset = self.base_offset + last[1]
+        else:
+            self._max_timestamp = NO_TIMESTAMP
+            if self.size:
+                self.rebuild_indexes("the time index is missing")
+        return self._max_timestamp
+
+    def load_first_timestamp(self) -> int:
+        """Timestamp of the first batch, from the file if it is not yet known; -1 if none."""
+        first = self.first_timestamp
+        if first is None:
+            if not self.size:
+                return NO_TIMESTAMP
+            header = parse_header(self.file.read(0, HEADER_SIZE))
+            first = self.first_timestamp = header.max_timestamp
+        return first
+
+    # Indexes against data
+
+    def fits(self, relative: int, position: int) -> bool:
+        """Whether a batch whose last offset is `relative` begins at `position`."""
+        try:
+            header = parse_header(self.file.read(position, HEADER_SIZE))
+        except CorruptBatch:
+            return False
+        return header.last_offset == self.base_offset + relative
+
+    def indexed_position(self, number: int) -> int:
+        """The position in offset entry `number`, checked against the batch it points to.
+
+        If it is wrong the indexes are made anew; then the start of the file is a safe answer.
+        """
+        if number < 0:
+            return 0
+        relative, position = self.offsets.entry(number)
+        if self.fits(relative, position):
+            return position
+        self.rebuild_indexes(f"offset entry {number} points to no batch of its offset")
+        return 0
+
+    def rebuild_indexes(self, reason: str, index_interval_bytes: int = 4096) -> None:
+        """Make both indexes anew from the data file."""
+        logger.warning("rebuilding indexes: segment=%s reason=%s", self.path(), reason)
+        end = self._end
+        self.forget_indexes()
+        try:
+            for position, header in scan_headers(self.file, 0, end[1]):
+                self.account(
+                    position,
+                    header.size,
+                    header.last_offset,
+                    header.max_timestamp,
+                    index_interval_bytes,
+                )
+        except CorruptBatch as error:
+            # It ends the index, not the segment: a torn tail that recovery has yet to cut, or
+            # damage that the reader of that very batch will be told of.
+            logger.warning("an index ends early: segment=%s reason=%s", self.path(), error)
+        self._end = end
+        self.persist_indexes(final=True)
+
+    def forget_indexes(self) -> None:
+        """Empty both indexes, and what was derived from batches so far."""
+        self.offsets.truncate(0)
+        self.times.truncate(0)
+        self._unindexed_bytes = 0
+        self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = self.base_offset
+        self._boundaries = None
+
+    # Going back
+
+    def resume(self, index_interval_bytes: int) -> None:
+        """Find the end of a cleanly closed segment; raises `CorruptBatch` if it is not whole."""
+        size = self.size
+        last = self.offsets.last()
+        relative, position = last if last else (-1, 0)
+        if last and (position >= size or not self.fits(relative, position)):
+            raise CorruptBatch(f"the index of {self.path()} does not fit its data")
+        next_offset, indexable = int(self.base_offset), False
+        for found, header in scan_headers(self.file, position, size):
+            self._unindexed_bytes += header.size
+            next_offset = header.last_offset + 1
+            indexable = found > index_interval_bytes
+        self._end = (Offset(next_offset), size)
+        if last is None and indexable:
+            self.rebuild_indexes("the offset index is missing", index_interval_bytes)
+
+    def rewind(self, offset: int) -> int:
+        """Forget what is known of batches from `offset` on; return where to read on from.
+
+        Index entries below it are kept if they grow and the last of them fits its batch.
+        """
+        offsets, times = self.offsets, self.times
+        number = offsets.floor(offset - 1 - self.base_offset) if offset > self.base_offset else -1
+        if number >= 0 and offsets.grows() and times.grows():
+            relative, position = offsets.entry(number)
+            in_time = times.floor(relative, 1)
+            if in_time >= 0 and self.fits(relative, position):
+                # Entry `number` itself goes too: its batch is read again and is added anew.
+                offsets.truncate(number)
+                times.truncate(in_time + 1)
+                self._max_timestamp, last = times.entry(in_time)
+                self._max_timestamp_offset = self.base_offset + last
+                self._unindexed_bytes = MAX_INT32
+                self._end = (self.base_offset, position)
+                return position
+        self.forget_indexes()
+        self._end = (self.base_offset, 0)
+        return 0
+
+    def truncate(self, position: int) -> None:
+        """Cut the data file at `position`, a batch boundary, and the indexes with it."""
+        kept = self.offsets.floor(position - 1, 1)
+        scan_from = self.indexed_position(kept)
+        next_offset, unindexed = int(self.base_offset), 0
+        for _, header in scan_headers(self.file, scan_from, position):
+            next_offset = header.last_offset + 1
+            unindexed += header.size
+        self._boundaries = None
+        self._end = (Offset(next_offset), position)
+        self.file.truncate(position)
+        self.offsets.truncate(self.offsets.floor(position - 1, 1) + 1)
+        self.times.truncate(self.times.floor(next_offset - 1 - self.base_offset, 1) + 1)
+        self._unindexed_bytes = unindexed
+        if position == 0:
+            self.first_timestamp = None
+        self._find_max_timestamp(scan_from)
+
+    def _find_max_timestamp(self, scan_from: int) -> None:
+        """The time index knows it up to the last offset entry; what follows is read again."""
+        last = self.times.last()
+        highest, relative = last if last else (NO_TIMESTAMP, 0)
+        self._max_timestamp_offset = self.base_offset + relative
+        for _, header in scan_headers(self.file, scan_from, self.size):
+            if header.max_timestamp > highest:
+                highest, self._max_timestamp_offset = header.max_timestamp, header.last_offset
+        self._max_timestamp = highest
