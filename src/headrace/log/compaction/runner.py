@@ -8,12 +8,15 @@ import json
 import subprocess
 import sys
 import threading
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from headrace.core.errors import StorageError
 from headrace.core.files import FileSystem
 from headrace.log.compaction.compactor import compact_log
 from headrace.log.compaction.request import CompactionRequest, CompactionResult
+
+WORKER: Final = (sys.executable, "-P", "-m", "headrace.log.compaction.worker")
 
 
 class Compactor(Protocol):
@@ -42,7 +45,8 @@ class InlineCompactor:
 class ProcessCompactor:
     """A worker process per request, one at a time; `stop` may come from another thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, command: Sequence[str] = WORKER) -> None:
+        self._command = command
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._stopped = False
@@ -53,7 +57,7 @@ class ProcessCompactor:
             if self._stopped:
                 raise StorageError("compaction was stopped")
             self._process = process = subprocess.Popen(
-                [sys.executable, "-I", "-m", "headrace.log.compaction.worker"],
+                self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

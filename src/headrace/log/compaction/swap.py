@@ -13,6 +13,7 @@ back after a power cut and overlap the new.
 import logging
 from collections.abc import Sequence
 
+from headrace.core.errors import CorruptBatch
 from headrace.core.files import FileSystem
 from headrace.log.batch_scan import scan_headers
 from headrace.log.names import (
@@ -109,6 +110,10 @@ def _end_offset(files: FileSystem, directory: str, base_offset: int) -> int:
     try:
         for _, header in scan_headers(file, 0, file.size()):
             end = header.last_offset + 1
+    except CorruptBatch as error:
+        # It was synced before it was committed: the disk has spoilt it since. What lies behind
+        # the damage is better kept from the old segments.
+        logger.warning("a committed segment is damaged: %s", error)
     finally:
         file.close()
     return end

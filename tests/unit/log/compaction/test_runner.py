@@ -1,0 +1,64 @@
+"""The same compaction in a process of its own."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from headrace.core.errors import StorageError
+from headrace.log.compaction.request import CompactionResult
+from headrace.log.compaction.runner import InlineCompactor, ProcessCompactor
+from headrace.log.real_files import RealFileSystem
+from headrace.protocol.records.decode import Record
+from headrace.protocol.records.encode import encode_batch
+from tests.support.compacted_log import CompactedLog
+
+
+def _log(path: Path) -> CompactedLog:
+    log = CompactedLog(RealFileSystem(), str(path))
+    for first in (0, 3):
+        rows = [Record(first + i, 100, b"k%d" % i, b"%d" % first) for i in range(3)]
+        log.add_segment([encode_batch(rows)])
+    return log
+
+
+def test_a_worker_process_gives_the_answer_of_the_inline_form(tmp_path: Path) -> None:
+    log = _log(tmp_path / "t-0")
+    inline = InlineCompactor(log.files).compact(log.request())
+    apart = ProcessCompactor().compact(log.request())
+    assert apart == inline
+    for replacement in apart.replacements:
+        log.replace(replacement)
+    assert [record.offset for record in log.records()] == [3, 4, 5]
+
+
+def test_a_worker_that_fails_says_why(tmp_path: Path) -> None:
+    log = _log(tmp_path / "t-0")
+    request = log.request()
+    (tmp_path / "t-0" / f"{3:020d}.log").unlink()
+    with pytest.raises(StorageError, match="FileNotFoundError"):
+        ProcessCompactor().compact(request)
+
+
+def test_a_stopped_compactor_ends_its_worker_and_starts_no_other(tmp_path: Path) -> None:
+    log = _log(tmp_path / "t-0")
+    never_ends = "import os; os.read(os.pipe()[0], 1)"
+    compactor = ProcessCompactor([sys.executable, "-c", never_ends])
+    outcome: list[CompactionResult | StorageError] = []
+
+    def work() -> None:
+        try:
+            outcome.append(compactor.compact(log.request()))
+        except StorageError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    compactor.stop()
+    thread.join(30)
+    assert isinstance(outcome[0], StorageError)
+    with pytest.raises(StorageError, match="stopped"):
+        compactor.compact(log.request())
