@@ -4,9 +4,10 @@ With idempotence every batch gets a sequence when it is first sent. Up to five m
 if one fails, those behind it will be refused as out of order and come back too. They are then
 sent again one at a time, each only when it is the oldest unfinished one, which keeps the order.
 
-When the sequence has a hole that cannot be closed (the broker forgot the producer, or a batch
-whose fate is unknown was given up), the partition starts over with a new epoch and sequence 0
-(KIP-360), once nothing of it is in flight any more.
+When the broker calls the oldest batch out of order, the sequence has a hole that nothing will
+close (the broker forgot the producer, or an older batch was refused or given up). It also means
+that this batch has not been written, so the partition can start over with a new epoch and
+sequence 0 (KIP-360), once nothing of it is in flight any more.
 """
 
 from collections import deque
@@ -138,17 +139,22 @@ class Lane:
             self.queue.appendleft(part)
 
     def refused(self, batch: ProducerBatch) -> None:
-        """The broker will never write this batch: its sequence numbers are free again."""
-        if batch.sequence == NO_SEQUENCE:
-            return
-        if self.assigned[-1] is batch and batch.producer == self.identity:
-            self.next_sequence = batch.sequence
-        else:
-            self.restart = True
-        self.assigned.remove(batch)
+        """The broker will never write this batch: its sequence numbers may be used again.
+
+        If later batches have theirs already, they keep them. The broker may have written one of
+        those whose answer was lost, and must be able to recognize it; if it has not, it will
+        call it out of order, and only then is it safe to start over.
+        """
+        if batch.sequence != NO_SEQUENCE:
+            if self.assigned[-1] is batch:
+                self.next_sequence = batch.sequence
+            self.assigned.remove(batch)
 
     def given_up(self, batch: ProducerBatch) -> None:
-        """Nobody waits for this batch any more, and whether it was written is not known."""
+        """Nobody waits for this batch any more, and whether it was written is not known.
+
+        Its numbers stay used: either it was written, or the next batch is out of order and
+        makes the partition start over.
+        """
         if batch.sequence != NO_SEQUENCE:
             self.assigned.remove(batch)
-            self.restart = True
