@@ -34,6 +34,7 @@ _NAME_KEYS = ("name", "topic", "resource_name", "topic_id")
 _HIDDEN = {"cluster_id": "the cluster's id", "session_id": "a session"}
 _SIZES = {"total_bytes", "usable_bytes"}
 _DAY_MS = 86_400_000
+_MADE_UP_IDS = 1 << 32
 _LONG_NUMBER = re.compile(r"-?\d{13,19}")
 
 
@@ -50,6 +51,8 @@ class Names:
         """A name for an id; the null id keeps its own."""
         if value.int == 0:
             return "null id"
+        if value.int < _MADE_UP_IDS:
+            return f"made-up id {value.int}"
         return self.uuids.setdefault(value, f"id {len(self.uuids)}")
 
     def of_producer(self, value: int) -> str | int:

@@ -157,7 +157,15 @@ def a_restart_forgets_nothing(peer: Peer) -> None:
     """Last of all scripts: both brokers stop in order and start again."""
     topic_id = peer.create("kept", 2)
     producer = peer.producer_id()
-    first = Batch(values(2), producer_id=producer, producer_epoch=0, base_sequence=0)
+    # Kafka forgets a producer by the age of its batches, so these are of today.
+    today_ms = time.time_ns() // 1_000_000
+    first = Batch(
+        values(2),
+        base_timestamp_ms=today_ms,
+        producer_id=producer,
+        producer_epoch=0,
+        base_sequence=0,
+    )
     fill(peer, "kept", topic_id, 0, first.encode(), first.but(base_sequence=2).encode())
     peer.disconnect()
     peer.broker.restart()
