@@ -123,12 +123,6 @@ class BrokerConfig:
     max_connections_per_ip: int = key(
         _INT, INT_MAX, Range(0), update=_CLUSTER_WIDE, doc="Connections open from one address."
     )
-    queued_max_requests: int = key(
-        _INT,
-        500,
-        Range(1),
-        doc="Requests of one connection that may await their answers before reading stops.",
-    )
     fetch_max_bytes: int = key(
         _INT, 57_671_680, Range(1024), doc="Most record bytes in one fetch answer."
     )

@@ -1,0 +1,173 @@
+"""The broker in the test process: its life, its deaths, and the fixtures that hand it out."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.client import (
+    EARLIEST,
+    BrokerUnreachable,
+    CallTimedOut,
+    Client,
+    ClientSettings,
+    RequestTimedOut,
+    TopicPartition,
+)
+from headrace.testing import Broker
+from headrace.testing.plugin import topic_name
+
+IMPATIENT_MS = 500
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+def publish(broker: Broker, topic: str, *values: bytes) -> None:
+    with Client(broker.bootstrap_servers) as client, client.producer() as producer:
+        for value in values:
+            producer.send_and_wait(topic, value)
+
+
+def read(broker: Broker, topic: str, count: int) -> list[bytes | None]:
+    start = {TopicPartition(topic, 0): EARLIEST}
+    with Client(broker.bootstrap_servers) as client, client.reader(start) as reader:
+        values: list[bytes | None] = []
+        while len(values) < count:
+            for records in reader.poll(timeout_ms=1000).values():
+                values += [record.value for record in records]
+        return values
+
+
+def impatient(broker: Broker) -> Client:
+    return Client(
+        ClientSettings(
+            broker.bootstrap_servers,
+            call_timeout_ms=IMPATIENT_MS,
+            request_timeout_ms=IMPATIENT_MS,
+        )
+    )
+
+
+def test_a_broker_leaves_nothing_behind() -> None:
+    before = set(threading.enumerate())
+    with Broker() as broker:
+        directory = Path(broker.data_dir)
+        assert directory.exists()
+        assert broker.is_running
+    assert not directory.exists()
+    assert set(threading.enumerate()) == before
+    with pytest.raises(RuntimeError, match="not been started"):
+        _ = broker.port
+
+
+async def test_a_broker_can_be_used_from_a_running_event_loop() -> None:
+    async with Broker() as broker:
+        port = broker.port
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        await writer.wait_closed()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+
+
+def test_a_clean_restart_keeps_port_and_records(broker: Broker) -> None:
+    address = broker.bootstrap_servers
+    topic = broker.create_topic("kept")
+    publish(broker, topic, b"a", b"b")
+    broker.restart()
+    assert broker.bootstrap_servers == address
+    assert read(broker, topic, 2) == [b"a", b"b"]
+
+
+def test_a_killed_broker_is_gone_and_comes_back_with_its_records(broker: Broker) -> None:
+    topic = broker.create_topic("kept")
+    publish(broker, topic, b"a")
+    broker.kill()
+    assert not broker.is_running
+    with impatient(broker) as client, pytest.raises((BrokerUnreachable, CallTimedOut)):
+        client.admin.list_topics()
+    broker.start()
+    publish(broker, topic, b"b")
+    assert read(broker, topic, 2) == [b"a", b"b"]
+
+
+def test_a_paused_broker_answers_nothing_until_it_is_resumed(broker: Broker) -> None:
+    with impatient(broker) as client:
+        client.admin.list_topics()
+        broker.pause()
+        with pytest.raises((CallTimedOut, RequestTimedOut)):
+            client.admin.list_topics()
+    broker.resume()
+    assert broker.create_topic("after") == "after"
+
+
+def test_a_paused_broker_can_be_stopped() -> None:
+    with Broker() as broker:
+        broker.pause()
+    assert not broker.is_running
+
+
+def test_settings_and_data_directory_are_honoured(tmp_path: Path) -> None:
+    settings = {"num.partitions": "3", "auto.create.topics.enable": "true"}
+    with (
+        Broker(settings=settings, data_dir=tmp_path) as broker,
+        Client(broker.bootstrap_servers) as client,
+        client.producer() as producer,
+    ):
+        producer.send_and_wait("made-by-asking", b"x")
+        described = client.admin.describe_topics(["made-by-asking"])["made-by-asking"]
+        assert len(described.partitions) == 3
+    assert (tmp_path / "made-by-asking-0").is_dir()
+
+
+def test_a_durable_broker_serves_too() -> None:
+    with Broker(durable=True) as broker:
+        topic = broker.create_topic("durable")
+        publish(broker, topic, b"a")
+        assert read(broker, topic, 1) == [b"a"]
+
+
+def test_topic_names_are_legal_and_never_repeat() -> None:
+    names = [topic_name("test_x[a/b ☕]"), topic_name("test_x[a/b ☕]"), topic_name("x" * 300)]
+    assert len(set(names)) == 3
+    assert all(len(name) <= 249 for name in names)
+    assert names[0].startswith("test_x-a-b")
+
+
+def test_each_test_gets_a_topic_of_its_own(headrace_broker: Broker, headrace_topic: str) -> None:
+    assert headrace_topic.startswith("test_each_test_gets_a_topic_of_its_own")
+    publish(headrace_broker, headrace_topic, b"a")
+    assert read(headrace_broker, headrace_topic, 1) == [b"a"]
+
+
+def test_the_plugin_works_under_xdist_and_obeys_its_settings(tmp_path: Path) -> None:
+    """Two workers, one broker each, configured by overriding a fixture."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n"
+        "@pytest.fixture(scope='session')\n"
+        "def headrace_settings():\n"
+        "    return {'message.max.bytes': '4321'}\n"
+    )
+    (tmp_path / "test_many.py").write_text(
+        "import pytest\n"
+        "from headrace.client import Client, ConfigResource, ResourceType\n"
+        "@pytest.mark.parametrize('number', range(6))\n"
+        "def test_the_limit_is_ours(number, headrace_broker, headrace_topic):\n"
+        "    with Client(headrace_broker.bootstrap_servers) as client:\n"
+        "        resource = ConfigResource(ResourceType.TOPIC, headrace_topic)\n"
+        "        configs = client.admin.describe_configs([resource])[resource]\n"
+        "    assert configs['max.message.bytes'].value == '4321'\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:asyncio"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6 passed" in done.stdout
