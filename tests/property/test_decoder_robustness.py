@@ -20,7 +20,8 @@ MESSAGE_VERSIONS = message_versions()
 
 # What one byte of input may cost: a small object and its place in a list.
 MEMORY_PER_BYTE = 64
-MEMORY_BASE = 64 * 1024
+# Besides, the store of known ids may grow at any time.
+MEMORY_BASE = 512 * 1024
 
 decoder_indexes = st.integers(0, len(DECODERS) - 1)
 interesting_bytes = st.one_of(

@@ -18,7 +18,7 @@ from headrace.protocol.message import Message
 
 M = TypeVar("M", bound=Message)
 
-_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "uint32": 32}
+_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16}
 _ALPHABET = "abcXYZ019._- äß€漢🜁\0"
 # Values that some schema gives to a tag when it is left out.
 _LIKELY_DEFAULTS: dict[str, list[Any]] = {

@@ -189,22 +189,24 @@ class _DecoderWriter:
         self.depth -= 1
 
     def sized_value(self, field: Field, target: str, name: str) -> None:
-        """Read something with its length or count before it."""
+        """Read something with its length or count before it; null is -1, or 0 if compact."""
+        nullable = field.is_nullable_in(self.version)
         if self.flexible:
             length = self.varint("n")
-            self.line(f"{length} -= 1")
+            self.line(f"if not {length}:")
         else:
             length = self.fresh("n")
             self.run.append(("h" if field.kind == "string" else "i", length, None))
             self.flush()
-        self.line(f"if {length} < 0:")
-        if field.is_nullable_in(self.version):
-            self.line(f"    if {length} != -1: {self.fail('has a negative length', name)}")
-            self.line(f"    {target} = None")
-        else:
-            self.line(f"    {self.fail('must not be null', name)}")
+            self.line(f"if {length} < 0:")
+            if nullable:
+                self.line(f"    if {length} != -1: {self.fail('has a negative length', name)}")
+        null = f"{target} = None" if nullable else self.fail("must not be null", name)
+        self.line(f"    {null}")
         self.line("else:")
         self.depth += 1
+        if self.flexible:
+            self.line(f"{length} -= 1")
         if field.kind == "array":
             self.items(field.item, length, target, name)
         else:

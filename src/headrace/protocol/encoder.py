@@ -76,10 +76,15 @@ class _EncoderWriter:
         if not self.run:
             return
         letters = "".join(letter for letter, _ in self.run)
-        pack = f"pack_{letters.replace('?', 'o')}"
-        self.scope[pack] = Format(">" + letters).pack
-        values = ", ".join(expression for _, expression in self.run)
-        self.line(f"{self.out}({pack}({values}))")
+        packed = Format(">" + letters).pack
+        if all(expression.isdigit() for _, expression in self.run):
+            constant = packed(*(int(expression) for _, expression in self.run))
+            self.line(f"{self.out}({constant!r})")
+        else:
+            name = f"pack_{letters.replace('?', 'o')}"
+            self.scope[name] = packed
+            values = ", ".join(expression for _, expression in self.run)
+            self.line(f"{self.out}({name}({values}))")
         self.run = []
 
     def struct(self, cls: Any, source: str) -> None:

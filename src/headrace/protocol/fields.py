@@ -33,7 +33,6 @@ FIXED_FORMATS: Final[dict[str, str]] = {
     "int16": "h",
     "uint16": "H",
     "int32": "i",
-    "uint32": "I",
     "int64": "q",
     "float64": "d",
     "uuid": "16s",
@@ -100,11 +99,6 @@ def uint16(**options: Any) -> Any:
 def int32(**options: Any) -> Any:
     """Signed, four bytes."""
     return Field("int32", **options)
-
-
-def uint32(**options: Any) -> Any:
-    """Unsigned, four bytes."""
-    return Field("uint32", **options)
 
 
 def int64(**options: Any) -> Any:

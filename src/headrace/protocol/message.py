@@ -53,7 +53,6 @@ class StructType(type):
         wire_types.int16,
         wire_types.uint16,
         wire_types.int32,
-        wire_types.uint32,
         wire_types.int64,
         wire_types.float64,
         wire_types.uuid,
