@@ -283,7 +283,7 @@ class BrokerConfig:
     )
     log_cleaner_dedupe_buffer_size: int = key(
         _LONG,
-        100_663_296,
+        50_331_648,
         update=_CLUSTER_WIDE,
         doc="Memory for the compactor's map of keys. Kafka: 134217728.",
     )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 def real_node(config: "BrokerConfig") -> "Node":
     """A node on the real disk, clock and threads; to be started on a running loop."""
     # Imported late: who only reads a config need not load a broker.
+    from headrace.log.compaction.runner import ProcessCompactor
     from headrace.log.descriptor_io import raise_open_file_limit
     from headrace.log.real_files import RealFileSystem, open_files_max_for
     from headrace.node.node import Node
@@ -25,4 +26,5 @@ def real_node(config: "BrokerConfig") -> "Node":
         clock=RealClock(),
         randomness=RealRandomness(),
         executor=ThreadExecutor(),
+        compactor=ProcessCompactor(),
     )

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from headrace.core.errors import HeadraceError
 from headrace.core.seams import Clock, Executor
+from headrace.node.cleaning import Cleaning
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 
@@ -24,8 +25,11 @@ LOOK_SECONDS = 0.5
 
 
 class Housekeeping:
-    def __init__(self, replicas: Replicas, clock: Clock, executor: Executor) -> None:
+    def __init__(
+        self, replicas: Replicas, cleaning: Cleaning, clock: Clock, executor: Executor
+    ) -> None:
         self._replicas = replicas
+        self._cleaning = cleaning
         self._clock = clock
         self._executor = executor
 
@@ -34,6 +38,7 @@ class Housekeeping:
         async with asyncio.TaskGroup() as duties:
             duties.create_task(self._checkpoints())
             duties.create_task(self._repeat(self._retention_seconds, self._apply_retention))
+            duties.create_task(self._repeat(self._cleaner_seconds, self._cleaning.clean_all))
             duties.create_task(self._repeat(self._flush_seconds, self._flush_overdue))
 
     async def _repeat(
@@ -89,6 +94,9 @@ class Housekeeping:
         if deleted:
             await self._executor.run(self._replicas.directory.checkpoint)
         await self._executor.run(lambda: self._replicas.directory.remove_deleted(now_ms))
+
+    def _cleaner_seconds(self) -> float:
+        return self._replicas.config.log_cleaner_backoff_ms / 1000
 
     # Flushes by count and age, for whoever leaves flushing to the operating system otherwise
 

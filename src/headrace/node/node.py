@@ -29,7 +29,10 @@ from headrace.core.ids import NodeId
 from headrace.core.listeners import SECURITY_PROTOCOLS
 from headrace.core.listeners import Listener as ListenerConfig
 from headrace.core.seams import Clock, Executor, Randomness
+from headrace.log.compaction.checkpoint import CleanerCheckpoint
+from headrace.log.compaction.runner import Compactor, InlineCompactor
 from headrace.log.directory import LogDirectory
+from headrace.node.cleaning import Cleaning
 from headrace.node.housekeeping import Housekeeping
 from headrace.node.network import Listening, listen
 from headrace.replication.group_commit import GroupCommit
@@ -53,6 +56,7 @@ class Node:
         clock: Clock,
         randomness: Randomness,
         executor: Executor,
+        compactor: Compactor | None = None,
         authorizer: Authorizer | None = None,
     ) -> None:
         self._config = config
@@ -60,6 +64,7 @@ class Node:
         self._clock = clock
         self._randomness = randomness
         self._executor = executor
+        self._compactor = compactor or InlineCompactor(files)
         self._authorizer = authorizer or AllowAll()
         self._node_id = NodeId(config.node_id)
         self._listeners: list[Listener] = []
@@ -131,7 +136,14 @@ class Node:
             services.config = replicas.config
 
         controller.subscribe(follow_config)
-        housekeeping = Housekeeping(replicas, self._clock, self._executor)
+        cleaning = Cleaning(
+            replicas,
+            self._compactor,
+            CleanerCheckpoint(self._files, directory.path),
+            self._clock,
+            self._executor,
+        )
+        housekeeping = Housekeeping(replicas, cleaning, self._clock, self._executor)
         dispatcher = Dispatcher(services, config.socket_request_max_bytes)
         self._on_stop.push_async_callback(dispatcher.close)
         await self._listen(dispatcher)
@@ -196,6 +208,7 @@ class Node:
         """Answer what is under way, flush, and leave a clean directory behind."""
         for listening in self._listening:
             listening.close()
+        self._compactor.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,114 @@
+"""Compaction of the topics that ask for it: which log next, and putting the result in place."""
+
+import logging
+from typing import NamedTuple
+
+from headrace.core.errors import HeadraceError, StorageError
+from headrace.core.seams import Clock, Executor
+from headrace.log.compaction.checkpoint import CleanerCheckpoint
+from headrace.log.compaction.plan import CompactionPlan, plan_compaction
+from headrace.log.compaction.request import CompactionRequest, CompactionResult, SegmentRange
+from headrace.log.compaction.runner import Compactor
+from headrace.replication.partition import Partition
+from headrace.replication.replicas import Replicas
+
+logger = logging.getLogger(__name__)
+
+
+class Job(NamedTuple):
+    partition: Partition
+    plan: CompactionPlan
+
+    @property
+    def urgency(self) -> tuple[bool, float]:
+        """Whoever waited too long goes first, then whoever has most to gain."""
+        return self.plan.overdue, self.plan.dirty_ratio
+
+
+class Cleaning:
+    """One compaction at a time; the compactor itself works outside the event loop."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        compactor: Compactor,
+        checkpoint: CleanerCheckpoint,
+        clock: Clock,
+        executor: Executor,
+    ) -> None:
+        self._replicas = replicas
+        self._compactor = compactor
+        self._checkpoint = checkpoint
+        self._clock = clock
+        self._executor = executor
+
+    async def clean_all(self) -> None:
+        """Compact until no log is worth it."""
+        self._checkpoint.retain(self._replicas.directory.logs)
+        tried: set[Partition] = set()
+        while (job := self._most_urgent(tried)) is not None:
+            tried.add(job.partition)
+            try:
+                await self._clean(job)
+            except HeadraceError as error:
+                if job.partition.retired:
+                    continue
+                logger.error("compaction failed: partition=%s error=%s", job.partition.id, error)
+
+    def _most_urgent(self, tried: set[Partition]) -> Job | None:
+        now_ms = self._clock.now_ms()
+        jobs = []
+        for partition in self._replicas:
+            if partition in tried or "compact" not in partition.log.config.cleanup_policy:
+                continue
+            log = partition.log
+            log.roll_if_due(now_ms)
+            plan = plan_compaction(
+                log.segment_facts,
+                log.config,
+                first_dirty_offset=self._checkpoint.first_dirty_offset(
+                    partition.id, log.log_start_offset, log.log_end_offset
+                ),
+                first_unstable_offset=log.compactable_offset(partition.last_stable_offset),
+                now_ms=now_ms,
+            )
+            if plan is not None:
+                jobs.append(Job(partition, plan))
+        return max(jobs, key=lambda job: job.urgency, default=None)
+
+    async def _clean(self, job: Job) -> None:
+        partition, plan = job
+        log = partition.log
+        request = CompactionRequest(
+            log.directory,
+            tuple(SegmentRange(s.base_offset, s.next_offset, s.size) for s in plan.segments),
+            self._clock.now_ms(),
+            log.config.delete_retention_ms,
+            log.config.segment_bytes,
+            log.config.segment_index_bytes,
+            log.config.index_interval_bytes,
+            tuple(log.active_producers().items()),
+            self._replicas.config.log_cleaner_dedupe_buffer_size,
+        )
+        result = await self._executor.run(lambda: self._compactor.compact(request))
+        if partition.retired:
+            raise StorageError("the topic was deleted meanwhile")
+        if not await self._executor.run(lambda: _put_in_place(partition, result)):
+            # Retention or a truncation was quicker; what is left stays dirty.
+            return
+        self._checkpoint.update(partition.id, result.end_offset)
+        logger.info(
+            "compacted: partition=%s end=%d records=%d->%d bytes=%d->%d",
+            partition.id,
+            result.end_offset,
+            result.records_read,
+            result.records_kept,
+            result.bytes_read,
+            result.bytes_written,
+        )
+
+
+def _put_in_place(partition: Partition, result: CompactionResult) -> bool:
+    """Try every replacement, also after one that came too late."""
+    done = [partition.log.replace_segments(each) for each in result.replacements]
+    return all(done)
