@@ -44,7 +44,7 @@ check: setup  ## format, lint, types, imports, dead code, generated pages
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/vulture
+	$(BIN)/python -m scripts.dead_code
 	$(BIN)/python -m scripts.reference --check
 
 format: setup  ## write the format that check wants

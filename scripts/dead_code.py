@@ -1,0 +1,43 @@
+"""Name functions, methods, classes and imports of the product that nothing uses, not even a test.
+
+vulture finds candidates by name. Fields and constants are left out, since many stand for what is
+on the wire; so are names that others call: asyncio, pytest and the handler table.
+"""
+
+import sys
+
+from vulture import Vulture
+
+PATHS = ["src", "tests", "bench", "scripts", "fuzz"]
+KINDS = {"class", "function", "import", "method", "property", "unreachable_code"}
+CALLED_BY_OTHERS = [
+    "__getattr__",
+    "__call__",
+    # asyncio.Protocol and asyncio's loops
+    "connection_made",
+    "connection_lost",
+    "buffer_updated",
+    "get_buffer",
+    "eof_received",
+    "pause_writing",
+    "resume_writing",
+    "data_received",
+]
+DECORATORS = ["@handles*", "@pytest.fixture*"]
+
+
+def main() -> None:
+    finder = Vulture(ignore_names=CALLED_BY_OTHERS, ignore_decorators=DECORATORS)
+    finder.scavenge(PATHS)
+    dead = [
+        item
+        for item in finder.get_unused_code(min_confidence=60)
+        if item.typ in KINDS and "src" in item.filename.parts
+    ]
+    for item in dead:
+        print(f"{item.filename}:{item.first_lineno}: nothing uses {item.typ} {item.name}")
+    sys.exit(1 if dead else 0)
+
+
+if __name__ == "__main__":
+    main()
