@@ -61,9 +61,12 @@ class MetadataLog:
     def load(self, empty: Image) -> Image:
         """Open the log and replay it on the newest snapshot."""
         image = empty
-        if self._files.exists(self._path):
-            image = snapshots.load_newest(self._files, self._path, empty)
-            self.epoch = LeaderEpoch(quorum_state.load_epoch(self._files, self._path))
+        try:
+            if self._files.exists(self._path):
+                image = snapshots.load_newest(self._files, self._path, empty)
+                self.epoch = LeaderEpoch(quorum_state.load_epoch(self._files, self._path))
+        except OSError as error:
+            raise StorageError(f"cannot read {self._path}: {error}") from error
         self._log = self._open_log(PARTITION, TOPIC_ID, LOG_CONFIG)
         start = Offset(image.offset + 1)
         if self._log.log_end_offset < start:

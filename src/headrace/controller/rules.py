@@ -7,8 +7,9 @@ from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError
 from headrace.core.seams import Randomness
 
+PARTITIONS_PER_COMMAND_MAX = 10_000
 RECORDS_PER_COMMAND_MAX = 10_000
-"""More records than this in one command are refused as a policy violation, as Kafka does."""
+"""More than these in one command are refused as a policy violation, as Kafka does."""
 
 PRODUCER_IDS_PER_BLOCK = 1_000
 

@@ -23,7 +23,12 @@ from headrace.controller.records import (
     TopicRecord,
     partition_record,
 )
-from headrace.controller.rules import Rules, message_of
+from headrace.controller.rules import (
+    PARTITIONS_PER_COMMAND_MAX,
+    RECORDS_PER_COMMAND_MAX,
+    Rules,
+    message_of,
+)
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NO_TOPIC_ID, TopicId
 from headrace.core.topic_configs import validate_together
@@ -37,6 +42,9 @@ def create_topics(
     image: Image, command: CreateTopics, rules: Rules
 ) -> Decision[MetadataRecord, tuple[TopicCreation, ...]]:
     """Topics in the order given; then, once each, the names that no topic can be made of."""
+    total = sum(_partition_count(image, topic, rules) for topic in command.topics)
+    if total > PARTITIONS_PER_COMMAND_MAX:
+        return Decision(_too_large(command, "Excessively large number of partitions per request."))
     times = Counter(topic.name for topic in command.topics)
     records: list[MetadataRecord] = []
     answers: list[TopicCreation] = []
@@ -55,7 +63,23 @@ def create_topics(
         elif name == CLUSTER_METADATA_TOPIC:
             message = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
             answers.append(TopicCreation(name, ErrorCode.INVALID_REQUEST, message))
+    if len(records) > RECORDS_PER_COMMAND_MAX:
+        return Decision(_too_large(command, "Unable to perform excessively large batch operation."))
     return Decision(tuple(answers), () if command.validate_only else records)
+
+
+def _too_large(command: CreateTopics, message: str) -> tuple[TopicCreation, ...]:
+    return tuple(
+        TopicCreation(topic.name, ErrorCode.POLICY_VIOLATION, message) for topic in command.topics
+    )
+
+
+def _partition_count(image: Image, topic: NewTopic, rules: Rules) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    if topic.num_partitions == -1:
+        return rules.config(image).num_partitions
+    return max(0, topic.num_partitions)
 
 
 def _plan_topic(
@@ -258,6 +282,10 @@ def _added_partitions(image: Image, wanted: NewPartitions, rules: Rules) -> list
             "would not be an increase.",
         )
     added = wanted.count - existing
+    if added > PARTITIONS_PER_COMMAND_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+        )
     factor = topic.replication_factor
     if wanted.assignments is None:
         partitions = list(place(image, existing, added, factor, rules.randomness))

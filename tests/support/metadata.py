@@ -1,0 +1,128 @@
+"""A controller on a simulated disk, for tests of cluster metadata."""
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeVar
+from uuid import UUID
+
+from headrace.controller.commands import (
+    BumpLeaderEpochs,
+    RegisterBroker,
+    UnfenceBroker,
+)
+from headrace.controller.controller import Controller
+from headrace.controller.image import BrokerRegistration, Endpoint, Image
+from headrace.controller.machine import MetadataMachine, bootstrap_records
+from headrace.controller.records import register_broker_record
+from headrace.controller.rules import Rules
+from headrace.core.broker_configs import BrokerConfig
+from headrace.core.ids import NodeId
+from headrace.log.directory import LogDirectory
+from tests.simulation.disk import SimulatedFileSystem
+from tests.simulation.loop import SeededRandomness
+
+T = TypeVar("T")
+
+NODE = NodeId(0)
+DATA = "/data"
+METADATA = f"{DATA}/__cluster_metadata-0"
+ENDPOINTS = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
+DIRECTORY = UUID(int=7)
+
+
+class StandingClock:
+    """A clock that only moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.time_ms = 1_700_000_000_000
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def monotonic_ms(self) -> float:
+        return self.time_ms
+
+
+class InlineExecutor:
+    """Runs the call where it stands; counts them."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def run(self, call: Callable[[], T]) -> T:
+        self.calls += 1
+        return call()
+
+
+class MetadataNode:
+    """One start of the controller on a disk; make another to restart."""
+
+    def __init__(
+        self,
+        disk: SimulatedFileSystem,
+        *,
+        seed: int = 1,
+        snapshot_records_min: int = 1_000_000,
+        config: BrokerConfig | None = None,
+    ) -> None:
+        self.disk = disk
+        self.executor = InlineExecutor()
+        self.randomness = SeededRandomness(Random(seed))
+        clock = StandingClock()
+        self.directory = LogDirectory.open(disk, DATA, clock, self.randomness, node_id=NODE)
+        self.controller = Controller(
+            config or BrokerConfig(),
+            NODE,
+            self.directory,
+            files=disk,
+            clock=clock,
+            randomness=self.randomness,
+            executor=self.executor,
+            snapshot_records_min=snapshot_records_min,
+        )
+
+    @property
+    def image(self) -> Image:
+        return self.controller.image
+
+    async def start(self) -> "MetadataNode":
+        await self.controller.start()
+        return self
+
+    async def join(self) -> "MetadataNode":
+        """Start, and introduce the broker as a node does."""
+        await self.start()
+        await self.controller.submit(self.registration())
+        await self.controller.submit(UnfenceBroker(NODE))
+        await self.controller.submit(BumpLeaderEpochs(NODE))
+        return self
+
+    def registration(self) -> RegisterBroker:
+        return RegisterBroker(NODE, self.randomness.uuid(), ENDPOINTS, (DIRECTORY,))
+
+    async def stop(self) -> None:
+        await self.controller.stop()
+        self.directory.close()
+
+
+def machine(config: BrokerConfig | None = None, seed: int = 1) -> MetadataMachine:
+    return MetadataMachine(Rules(config or BrokerConfig(), SeededRandomness(Random(seed))))
+
+
+def cluster(*broker_ids: int, fenced: tuple[int, ...] = ()) -> Image:
+    """An image with these brokers and no topics."""
+    brokers = [
+        register_broker_record(
+            BrokerRegistration(
+                id=NodeId(id),
+                epoch=index,
+                incarnation_id=UUID(int=id + 1),
+                endpoints=ENDPOINTS,
+                features={},
+                fenced=id in fenced,
+                directories=(DIRECTORY,),
+            )
+        )
+        for index, id in enumerate(broker_ids)
+    ]
+    return machine().apply(Image("a-cluster"), [*bootstrap_records(), *brokers])

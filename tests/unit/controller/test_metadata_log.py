@@ -1,0 +1,181 @@
+"""The metadata log across restarts: snapshots, torn tails, damage."""
+
+import json
+
+import pytest
+
+from headrace.controller.commands import CreateTopics, NewTopic
+from headrace.controller.snapshots import SnapshotId, list_snapshots
+from headrace.core.errors import StartupRefused
+from headrace.protocol.records.decode import Record
+from headrace.protocol.records.encode import encode_batch
+from tests.simulation.disk import SimulatedFileSystem
+from tests.simulation.inodes import Fixed
+from tests.support.metadata import METADATA, MetadataNode
+
+
+def create(name: str, partitions: int = 1) -> CreateTopics:
+    return CreateTopics((NewTopic(name, partitions, 1),))
+
+
+async def stopped(*names: str, snapshot_records_min: int = 1_000_000) -> MetadataNode:
+    """A node that created these topics and stopped."""
+    node = MetadataNode(SimulatedFileSystem(), snapshot_records_min=snapshot_records_min)
+    await node.join()
+    for name in names:
+        await node.controller.submit(create(name))
+    await node.stop()
+    return node
+
+
+def log_files(disk: SimulatedFileSystem) -> list[str]:
+    return [name for name in disk.list_directory(METADATA) if name.endswith(".log")]
+
+
+async def test_a_restart_finds_the_same_image() -> None:
+    node = await stopped("a", "b")
+    again = MetadataNode(node.disk.after_kill())
+    loaded = again.controller._log.load(again.image)
+    assert loaded == node.image
+
+
+async def test_the_quorum_state_names_the_epoch_and_its_leader() -> None:
+    node = await stopped()
+    state = json.loads(node.disk.read_file(f"{METADATA}/quorum-state"))
+    assert state == {
+        "clusterId": "",
+        "leaderId": 0,
+        "leaderEpoch": 1,
+        "votedId": -1,
+        "appliedOffset": 0,
+        "currentVoters": [{"voterId": 0}],
+        "data_version": 0,
+    }
+
+
+@pytest.mark.parametrize("contents", [b"", b"{", b"[]", b'{"leaderEpoch": null}'])
+async def test_an_unreadable_quorum_state_still_leads_to_a_new_epoch(contents: bytes) -> None:
+    node = await stopped("t")
+    node.disk.write_file(f"{METADATA}/quorum-state", contents)
+    again = await MetadataNode(node.disk.after_kill()).start()
+    assert again.image.epoch == 2
+    await again.stop()
+
+
+async def test_a_snapshot_replaces_the_log_before_it() -> None:
+    node = await stopped("a", "b", "c", snapshot_records_min=8)
+    (snapshot,) = list_snapshots(node.disk, METADATA)
+    assert snapshot.epoch == 1
+    (log,) = log_files(node.disk)
+    assert log == f"{snapshot.end_offset:020d}.log"
+    again = MetadataNode(node.disk.after_kill())
+    assert again.controller._log.load(again.image) == node.image
+
+
+async def test_an_older_snapshot_is_removed_with_its_successor_in_place() -> None:
+    node = await stopped("a", "b", "c", "d", "e", "f", "g", "h", "i", snapshot_records_min=4)
+    assert len(list_snapshots(node.disk, METADATA)) == 1
+    assert not [n for n in node.disk.list_directory(METADATA) if n.endswith(".tmp")]
+
+
+async def test_snapshots_become_rarer_as_the_image_grows() -> None:
+    node = await MetadataNode(SimulatedFileSystem(), snapshot_records_min=1).join()
+    await node.controller.submit(create("large", 200))
+    taken = list_snapshots(node.disk, METADATA)
+    for number in range(50):
+        await node.controller.submit(create(f"t{number}"))
+    assert list_snapshots(node.disk, METADATA) == taken
+    await node.stop()
+
+
+async def test_a_torn_tail_takes_whole_commands_with_it() -> None:
+    node = await MetadataNode(SimulatedFileSystem()).join()
+    await node.controller.submit(create("whole", 5))
+    whole = node.image
+    await node.controller.submit(create("torn", 5))
+    (name,) = log_files(node.disk)
+    data = node.disk.read_file(f"{METADATA}/{name}")
+    disk = node.disk.after_kill()
+    disk.write_file(f"{METADATA}/{name}", data[:-20])
+    again = MetadataNode(disk)
+    assert again.controller._log.load(again.image) == whole
+
+
+@pytest.mark.parametrize("names", [True, False])
+@pytest.mark.parametrize("contents", [True, False])
+async def test_what_was_answered_survives_a_power_cut(names: bool, contents: bool) -> None:
+    node = await MetadataNode(SimulatedFileSystem(), snapshot_records_min=6).join()
+    for name in "abcdefgh":
+        await node.controller.submit(create(name))
+    image = node.image
+    disk = node.disk.after_power_cut(Fixed(names=names, contents=contents))
+    again = MetadataNode(disk)
+    assert again.controller._log.load(again.image) == image
+
+
+async def test_a_log_that_lost_its_tail_goes_on_from_the_snapshot() -> None:
+    node = await stopped("a", "b", "c", snapshot_records_min=8)
+    disk = node.disk.after_kill()
+    for name in log_files(disk):
+        disk.remove(f"{METADATA}/{name}")
+    (snapshot,) = list_snapshots(disk, METADATA)
+    again = await MetadataNode(disk).start()
+    assert again.image.offset == snapshot.end_offset  # the leader change is right behind it
+    assert "a" in again.image.topics
+    await again.stop()
+
+
+async def test_a_damaged_snapshot_without_the_log_it_replaced_refuses_to_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node = await stopped("a", "b", "c", snapshot_records_min=8)
+    (snapshot,) = list_snapshots(node.disk, METADATA)
+    path = f"{METADATA}/{snapshot.file_name}"
+    data = bytearray(node.disk.read_file(path))
+    data[len(data) // 2] ^= 1
+    disk = node.disk.after_kill()
+    disk.write_file(path, data)
+    with pytest.raises(StartupRefused) as refused:
+        await MetadataNode(disk).start()
+    assert "no snapshot reaches" in str(refused.value)
+    assert refused.value.hint
+    assert snapshot.file_name in caplog.text
+
+
+async def test_a_snapshot_without_its_footer_is_passed_over() -> None:
+    node = await stopped("a", "b")
+    assert not list_snapshots(node.disk, METADATA)
+    donor = await stopped("x", "y", "z", snapshot_records_min=8)
+    (snapshot,) = list_snapshots(donor.disk, METADATA)
+    data = donor.disk.read_file(f"{METADATA}/{snapshot.file_name}")
+    footer_bytes = 75
+    for broken in (data[:-footer_bytes], data[:-1], b""):
+        disk = node.disk.after_kill()
+        disk.write_file(f"{METADATA}/{SnapshotId(3, 1).file_name}", broken)
+        again = MetadataNode(disk)
+        assert set(again.controller._log.load(again.image).topics) == {"a", "b"}
+        node = again
+
+
+async def test_a_batch_with_a_good_checksum_and_no_record_in_it_refuses_to_start() -> None:
+    node = await MetadataNode(SimulatedFileSystem()).join()
+    log = node.controller._log
+    batch = _batch_with_value(b"\x01\x7f\x00")
+    log._append(batch)
+    log.flush()
+    with pytest.raises(StartupRefused, match="damaged at offset"):
+        await MetadataNode(node.disk.after_kill()).start()
+
+
+async def test_a_record_of_a_later_version_refuses_to_start_and_says_so() -> None:
+    node = await MetadataNode(SimulatedFileSystem()).join()
+    log = node.controller._log
+    remove_acl = b"\x01\x13\x00" + bytes(16) + b"\x00"
+    log._append(_batch_with_value(remove_acl))
+    log.flush()
+    with pytest.raises(StartupRefused, match="which this version does not know"):
+        await MetadataNode(node.disk.after_kill()).start()
+
+
+def _batch_with_value(value: bytes) -> bytearray:
+    return encode_batch([Record(0, 1, None, value)])
