@@ -64,8 +64,10 @@ class LogDirectory:
         self._clock = clock
         self._randomness = randomness
         self._lock = lock
-        # None: nobody knows them any more. A new directory has an empty table from the start.
-        self._recovery_points = find_offsets(files, f"{path}/{RECOVERY_POINTS}")
+        found = find_offsets(files, f"{path}/{RECOVERY_POINTS}")
+        # A new directory has a table from the start: without one nobody knows them any more.
+        self._recovery_points_lost = found is None
+        self._recovery_points = found or {}
         self._log_starts = read_offsets(files, f"{path}/{LOG_STARTS}")
         names = files.list_directory(path)
         self._on_disk = {tp for name in names if (tp := parse_partition(name)) is not None}
@@ -143,13 +145,16 @@ class LogDirectory:
         if partition in self.logs:
             raise ValueError(f"{partition} is open already")
         directory = f"{self.path}/{partition}"
-        if partition in self._on_disk:
+        known = partition in self._on_disk
+        if known:
             self._on_disk.discard(partition)
             owner = partition_metadata.load(self._files, directory)
             if owner is not None and owner != topic_id:
                 logger.warning("deleting data of an earlier topic: partition=%s", partition)
                 self._part_with(partition, DELETED_DIRECTORY, self._clock.now_ms())
-                self._forget(partition)
+                known = False
+        if not known:
+            self._forget(partition)
         log = PartitionLog.open(
             self._files,
             directory,
@@ -171,7 +176,6 @@ class LogDirectory:
         nobody wants it any more.
         """
         log = self.logs.pop(partition)
-        self._forget(partition)
         log.retire()
         if self._files.exists(log.directory):
             due_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
@@ -183,14 +187,20 @@ class LogDirectory:
         for partition in unknown:
             logger.warning("setting aside data of an unknown topic: partition=%s", partition)
             self._part_with(partition, STRAY_DIRECTORY, None)
-            self._forget(partition)
         self._on_disk.clear()
         return unknown
 
     def _forget(self, partition: TopicPartition) -> None:
-        if self._recovery_points is not None:
-            self._recovery_points.pop(partition, None)
-        self._log_starts.pop(partition, None)
+        """Take what an earlier partition of this name left in the tables out of them.
+
+        Durably, since the tables know names only: after a crash the new partition's records
+        would pass for deleted, and its torn tail for checked.
+        """
+        if partition in self._log_starts:
+            self._log_starts = self._write(LOG_STARTS, self._current_log_starts)
+            self._files.sync_directory(self.path)
+        if partition in self._recovery_points:
+            self._write_recovery_points()
 
     def _part_with(self, partition: TopicPartition, suffix: str, due_ms: int | None) -> None:
         name = parting_name(partition, self._randomness.uuid().hex, suffix)
@@ -230,8 +240,7 @@ class LogDirectory:
     def checkpoint_log_starts(self, *, durable: bool = False) -> None:
         """Write down log starts that no segment's name tells; `durable` survives a power cut."""
         if self._current_log_starts() != self._log_starts:
-            self._write(LOG_STARTS, self._current_log_starts)
-            self._log_starts = self._current_log_starts()
+            self._log_starts = self._write(LOG_STARTS, self._current_log_starts)
             if durable:
                 self._files.sync_directory(self.path)
 
@@ -240,9 +249,12 @@ class LogDirectory:
 
         Were a lower one to stay behind, the old table would vouch for batches that have been
         overwritten; were a higher one not to get there, compaction could leave holes where
-        recovery takes a hole for lost data.
+        recovery takes a hole for lost data. If the table was lost, the next one must be complete.
         """
+        if self._recovery_points_lost and self._on_disk:
+            return
         written = self._write(RECOVERY_POINTS, self._current_recovery_points)
+        self._recovery_points = written
         self._files.sync_directory(self.path)
         for partition, offset in written.items():
             log = self.logs.get(partition)
@@ -259,12 +271,12 @@ class LogDirectory:
             return offsets
 
     def _recovery_point(self, partition: TopicPartition) -> Offset | None:
-        known = self._recovery_points
-        return None if known is None else known.get(partition, Offset(0))
+        if self._recovery_points_lost:
+            return None
+        return self._recovery_points.get(partition, Offset(0))
 
     def _current_recovery_points(self) -> dict[TopicPartition, Offset]:
-        known = self._recovery_points or {}
-        points = {tp: offset for tp, offset in known.items() if tp in self._on_disk}
+        points = {tp: o for tp, o in self._recovery_points.items() if tp in self._on_disk}
         points.update({tp: log.checkpointed_offset for tp, log in list(self.logs.items())})
         return points
 
@@ -296,7 +308,8 @@ class LogDirectory:
                 clean = False
                 logger.error("log was not closed: directory=%s error=%s", log.directory, error)
         try:
-            self._write(RECOVERY_POINTS, self._current_recovery_points)
+            if not (self._recovery_points_lost and self._on_disk):
+                self._write(RECOVERY_POINTS, self._current_recovery_points)
             self.checkpoint_log_starts()
             if clean:
                 # Unsynced: without it the next start only takes longer. What it vouches for has

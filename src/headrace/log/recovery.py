@@ -72,12 +72,11 @@ def open_segments(
     """The segments that are in `directory`; none if it holds no data."""
     bases, snapshots = _sort_names(files, directory)
     opened = Opened(snapshots=snapshots)
-    for base, following in zip(bases, [*bases[1:], -1], strict=True):
-        opened.segments.append(
-            Segment.existing(files, directory, base, base if following < 0 else following)
-        )
-    if not opened.segments:
+    if not bases:
         return opened
+    # Each ends where the next begins; where the last one ends is yet to be found.
+    for base, following in zip(bases, [*bases[1:], bases[-1]], strict=True):
+        opened.segments.append(Segment.existing(files, directory, base, following))
     if clean:
         try:
             opened.segments[-1].resume(config.index_interval_bytes)
