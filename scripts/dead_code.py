@@ -23,7 +23,8 @@ CALLED_BY_OTHERS = [
     "resume_writing",
     "data_received",
 ]
-DECORATORS = ["@handles*", "@pytest.fixture*"]
+# Messages are loaded by name, and the codec is complete before its handlers are.
+DECORATORS = ["@handles*", "@message*", "@pytest.fixture*"]
 
 
 def main() -> None:
