@@ -46,7 +46,7 @@ def make_session(clock: ManualClock | None = None, **settings: int) -> Session:
         cluster=Cluster(made.addresses),
         randomness=Steady(),
         now_ms=ManualClock() if clock is None else clock,
-        connected=lambda: [],
+        connected=list,
     )
 
 
