@@ -12,10 +12,13 @@ back after a power cut and overlap the new.
 
 import logging
 from collections.abc import Sequence
+from typing import Protocol
 
 from headrace.core.errors import CorruptBatch
 from headrace.core.files import FileSystem
 from headrace.log.batch_scan import scan_headers
+from headrace.log.compaction.cleaned import remove_cleaned
+from headrace.log.compaction.request import CompactionResult, Replacement
 from headrace.log.names import (
     CLEANED,
     INDEX,
@@ -28,6 +31,16 @@ from headrace.log.names import (
 )
 
 logger = logging.getLogger(__name__)
+
+
+class Replaceable(Protocol):
+    """The log that owns the segments."""
+
+    files: FileSystem
+    directory: str
+
+    def replace_segments(self, replacement: Replacement) -> bool: ...
+
 
 # Indexes first: whoever sees the data file under its new name finds them there too.
 _ORDER = (TIME_INDEX, INDEX, LOG)
@@ -52,6 +65,20 @@ def _rename_all(
         path = f"{directory}/{offset_name(base_offset, suffix)}"
         if files.exists(path + old_suffix):
             files.rename(path + old_suffix, path + new_suffix)
+
+
+def put_in_place(log: Replaceable, result: CompactionResult) -> bool:
+    """Replace segment after segment, oldest first; False if the log has changed meanwhile.
+
+    In order, and no further than the first refusal: a tombstone may only go once the value that
+    it deletes, in an older segment, has gone.
+    """
+    for number, replacement in enumerate(result.replacements):
+        if not log.replace_segments(replacement):
+            for unused in result.replacements[number + 1 :]:
+                remove_cleaned(log.files, log.directory, unused.base_offset)
+            return False
+    return True
 
 
 def recover_swaps(files: FileSystem, directory: str, names: Sequence[str]) -> bool:

@@ -6,7 +6,10 @@ from random import Random
 
 import pytest
 
-from headrace.log.compaction.swap import recover_swaps
+from headrace.core.files import FileSystem
+from headrace.log.compaction.compactor import compact_log
+from headrace.log.compaction.request import Replacement
+from headrace.log.compaction.swap import put_in_place, recover_swaps
 from headrace.log.names import CLEANED, INDEX, LOG, SWAP, TIME_INDEX, offset_name
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
@@ -133,3 +136,28 @@ def test_nothing_to_recover_touches_nothing() -> None:
     before = len(files.operations)
     assert not recover_swaps(files, DIRECTORY, files.list_directory(DIRECTORY))
     assert len(files.operations) == before
+
+
+def test_after_a_refusal_no_later_segment_is_replaced() -> None:
+    """Its tombstones may be all that keeps the values of the refused one deleted."""
+    files, log = _start()
+    result = compact_log(files, log.request(segment_bytes=3 * log.segments[0].size))
+    first, second, *_ = result.replacements
+    asked: list[Replacement] = []
+
+    class Refusing:
+        def __init__(self) -> None:
+            self.files: FileSystem = files
+            self.directory = DIRECTORY
+
+        def replace_segments(self, replacement: Replacement) -> bool:
+            asked.append(replacement)
+            if replacement == second:
+                return False
+            log.replace(replacement)
+            return True
+
+    assert not put_in_place(Refusing(), result)
+    assert asked == [first, second]
+    left = {name[:20] for name in files.list_directory(DIRECTORY) if name.endswith(CLEANED)}
+    assert left <= {offset_name(second.base_offset, "")}
