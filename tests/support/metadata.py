@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from random import Random
-from typing import TypeVar
+from typing import Generic, TypeVar
 from uuid import UUID
 
 from headrace.controller.commands import (
@@ -16,12 +16,13 @@ from headrace.controller.machine import MetadataMachine, bootstrap_records
 from headrace.controller.records import register_broker_record
 from headrace.controller.rules import Rules
 from headrace.core.broker_configs import BrokerConfig
+from headrace.core.files import FileSystem
 from headrace.core.ids import NodeId
 from headrace.log.directory import LogDirectory
-from tests.simulation.disk import SimulatedFileSystem
 from tests.simulation.loop import SeededRandomness
 
 T = TypeVar("T")
+Disk = TypeVar("Disk", bound=FileSystem)
 
 NODE = NodeId(0)
 DATA = "/data"
@@ -54,13 +55,14 @@ class InlineExecutor:
         return call()
 
 
-class MetadataNode:
+class MetadataNode(Generic[Disk]):
     """One start of the controller on a disk; make another to restart."""
 
     def __init__(
         self,
-        disk: SimulatedFileSystem,
+        disk: Disk,
         *,
+        data: str = DATA,
         seed: int = 1,
         snapshot_records_min: int = 1_000_000,
         config: BrokerConfig | None = None,
@@ -69,7 +71,7 @@ class MetadataNode:
         self.executor = InlineExecutor()
         self.randomness = SeededRandomness(Random(seed))
         clock = StandingClock()
-        self.directory = LogDirectory.open(disk, DATA, clock, self.randomness, node_id=NODE)
+        self.directory = LogDirectory.open(disk, data, clock, self.randomness, node_id=NODE)
         self.controller = Controller(
             config or BrokerConfig(),
             NODE,
@@ -85,11 +87,11 @@ class MetadataNode:
     def image(self) -> Image:
         return self.controller.image
 
-    async def start(self) -> "MetadataNode":
+    async def start(self) -> "MetadataNode[Disk]":
         await self.controller.start()
         return self
 
-    async def join(self) -> "MetadataNode":
+    async def join(self) -> "MetadataNode[Disk]":
         """Start, and introduce the broker as a node does."""
         await self.start()
         await self.controller.submit(self.registration())
@@ -103,6 +105,11 @@ class MetadataNode:
     async def stop(self) -> None:
         await self.controller.stop()
         self.directory.close()
+
+    def kill(self) -> None:
+        """End as a killed process would: nothing is written any more, the lock is free."""
+        self.controller.kill()
+        self.directory.abandon()
 
 
 def machine(config: BrokerConfig | None = None, seed: int = 1) -> MetadataMachine:

@@ -18,7 +18,9 @@ def create(name: str, partitions: int = 1) -> CreateTopics:
     return CreateTopics((NewTopic(name, partitions, 1),))
 
 
-async def stopped(*names: str, snapshot_records_min: int = 1_000_000) -> MetadataNode:
+async def stopped(
+    *names: str, snapshot_records_min: int = 1_000_000
+) -> MetadataNode[SimulatedFileSystem]:
     """A node that created these topics and stopped."""
     node = MetadataNode(SimulatedFileSystem(), snapshot_records_min=snapshot_records_min)
     await node.join()
