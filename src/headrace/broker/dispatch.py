@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.context import RequestContext, Services
 from headrace.broker.routes import ROUTES, Handler, Route
-from headrace.core.errors import ApiError, MalformedMessage
+from headrace.core.errors import HeadraceError, MalformedMessage
 from headrace.protocol.api_keys import ApiKey
 from headrace.protocol.frames import decode_request_header, encode_response_parts
 from headrace.protocol.message import Message
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NO_ANSWER = ()
+
+# Only record batches stay bytes. Everything else becomes objects, at up to fifty times the
+# size of the frame, so no frame made of them may be large.
+DECODED_BYTES_MAX = 8 * 1024 * 1024
 
 
 class Dispatcher:
@@ -32,6 +36,8 @@ class Dispatcher:
     def dispatch(self, connection: "Connection", frame: memoryview) -> None:
         """Start one request. Raises what must cost the client its connection."""
         header = decode_request_header(frame)
+        if len(frame) > DECODED_BYTES_MAX and header.api_key != ApiKey.PRODUCE:
+            raise MalformedMessage(f"{len(frame)} bytes are too many for API key {header.api_key}")
         version = header.api_version
         route, handler = self._handlers.get(header.api_key) or self._load(header.api_key)
         if not route.lowest_served <= version <= route.highest_version:
@@ -60,7 +66,7 @@ class Dispatcher:
             return
         try:
             response = handler.call(context, request)
-        except ApiError as error:
+        except HeadraceError as error:
             response = _refusal(handler, request, error)
         if response is not None:
             reply(response)  # type: ignore[arg-type]  # only async handlers return awaitables
@@ -82,7 +88,7 @@ class Dispatcher:
         async def run() -> None:
             try:
                 response = await handler.call(context, request)  # type: ignore[misc]  # is_async
-            except ApiError as error:
+            except HeadraceError as error:
                 response = _refusal(handler, request, error)
             reply(response)
 
@@ -111,7 +117,7 @@ class Dispatcher:
             task.cancel()
 
 
-def _refusal(handler: Handler, request: Message, error: ApiError) -> Message:
+def _refusal(handler: Handler, request: Message, error: HeadraceError) -> Message:
     if handler.refuse is None:
         raise error
     return handler.refuse(request, error.code, str(error) or None)

@@ -4,7 +4,8 @@ from headrace.broker.config_resources import authorize
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.controller.commands import AlterConfigs, ConfigAlteration, ConfigsToReplace
-from headrace.core.errors import ApiError
+from headrace.core.errors import ApiError, ErrorCode
+from headrace.protocol.message import Message
 from headrace.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -13,7 +14,21 @@ from headrace.protocol.messages.alter_configs import (
 from headrace.security.authorizer import Operation
 
 
-@handles(AlterConfigsRequest)
+def _refuse(request: AlterConfigsRequest, code: ErrorCode, message: str | None) -> Message:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+@handles(AlterConfigsRequest, refuse=_refuse)
 async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace the configs of every resource the client may alter."""
     allowed = []

@@ -4,6 +4,7 @@ from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.controller.commands import CreatePartitions, NewPartitions, PartitionsCreation
 from headrace.core.errors import ErrorCode
+from headrace.protocol.message import Message
 from headrace.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -12,7 +13,16 @@ from headrace.protocol.messages.create_partitions import (
 from headrace.security.authorizer import Operation, ResourceType
 
 
-@handles(CreatePartitionsRequest)
+def _refuse(request: CreatePartitionsRequest, code: ErrorCode, message: str | None) -> Message:
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(CreatePartitionsRequest, refuse=_refuse)
 async def create_partitions(
     ctx: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:

@@ -5,6 +5,7 @@ from headrace.broker.routes import handles
 from headrace.controller.commands import CreateTopics, NewTopic, TopicCreation
 from headrace.core import topic_configs
 from headrace.core.errors import ErrorCode
+from headrace.protocol.message import Message
 from headrace.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -15,7 +16,18 @@ from headrace.protocol.messages.create_topics import (
 from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 
 
-@handles(CreateTopicsRequest)
+def _refuse(request: CreateTopicsRequest, code: ErrorCode, message: str | None) -> Message:
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(
+                name=topic.name, error_code=code, error_message=message, configs=[]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(CreateTopicsRequest, refuse=_refuse)
 async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create what may be created; each topic has its own answer."""
     may_create_any = ctx.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -4,6 +4,7 @@ from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import Offset
+from headrace.protocol.message import Message
 from headrace.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -16,7 +17,24 @@ from headrace.security.authorizer import Operation, ResourceType
 UP_TO_HIGH_WATERMARK = -1
 
 
-@handles(DeleteRecordsRequest)
+def _refuse(request: DeleteRecordsRequest, code: ErrorCode, _: str | None) -> Message:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    DeleteRecordsPartitionResult(
+                        partition_index=each.partition_index, low_watermark=-1, error_code=code
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(DeleteRecordsRequest, refuse=_refuse)
 async def delete_records(
     ctx: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:

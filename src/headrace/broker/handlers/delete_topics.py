@@ -5,6 +5,7 @@ from headrace.broker.routes import handles
 from headrace.controller.commands import DeleteTopics, TopicDeletion, TopicToDelete
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import NO_TOPIC_ID
+from headrace.protocol.message import Message
 from headrace.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -13,15 +14,29 @@ from headrace.protocol.messages.delete_topics import (
 from headrace.security.authorizer import Operation, ResourceType
 
 
-@handles(DeleteTopicsRequest)
-async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Delete what may be deleted; the data goes with it."""
-    asked = [TopicToDelete(name) for name in request.topic_names] + [
+def _refuse(request: DeleteTopicsRequest, code: ErrorCode, message: str | None) -> Message:
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=message
+            )
+            for topic in _asked(request)
+        ]
+    )
+
+
+def _asked(request: DeleteTopicsRequest) -> list[TopicToDelete]:
+    return [TopicToDelete(name) for name in request.topic_names] + [
         TopicToDelete(topic.name, topic.topic_id) for topic in request.topics
     ]
+
+
+@handles(DeleteTopicsRequest, refuse=_refuse)
+async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Delete what may be deleted; the data goes with it."""
     allowed = []
     refused = []
-    for topic in asked:
+    for topic in _asked(request):
         code = _check(ctx, topic)
         if code:
             refused.append(TopicDeletion(topic.name, topic.topic_id, code))

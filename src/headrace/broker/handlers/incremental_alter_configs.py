@@ -9,7 +9,8 @@ from headrace.controller.commands import (
     ConfigsToAlter,
     IncrementalAlterConfigs,
 )
-from headrace.core.errors import ApiError
+from headrace.core.errors import ApiError, ErrorCode
+from headrace.protocol.message import Message
 from headrace.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -18,7 +19,23 @@ from headrace.protocol.messages.incremental_alter_configs import (
 from headrace.security.authorizer import Operation
 
 
-@handles(IncrementalAlterConfigsRequest)
+def _refuse(
+    request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str | None
+) -> Message:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+@handles(IncrementalAlterConfigsRequest, refuse=_refuse)
 async def incremental_alter_configs(
     ctx: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
