@@ -7,6 +7,7 @@ for it, and nobody waits for more than the round under way and the next.
 
 import asyncio
 import logging
+from functools import partial
 
 from headrace.core.errors import ErrorCode, StorageError
 from headrace.core.ids import Offset
@@ -38,7 +39,7 @@ class GroupCommit:
             while self._dirty:
                 marked = [(partition, partition.appended_bytes) for partition in self._dirty]
                 self._dirty.clear()
-                for result in await self._executor.run(lambda m=marked: _flush_all(m)):  # type: ignore[misc]  # mypy cannot infer a lambda with defaults
+                for result in await self._executor.run(partial(_flush_all, marked)):
                     _tell(result)
         finally:
             self._rounds = None

@@ -1,0 +1,187 @@
+"""What a partition shows: the high watermark, who waits for it, and who may append."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.core.broker_configs import BrokerConfig
+from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
+from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicPartition
+from headrace.core.topic_configs import TopicConfig
+from headrace.log.partition_log import PartitionLog
+from headrace.node.real_seams import RealClock, RealRandomness
+from headrace.protocol.records.decode import Record
+from headrace.protocol.records.encode import encode_batch
+from headrace.replication.partition import Partition
+from headrace.replication.produce import append_produced
+from headrace.replication.settings import TopicSettings
+from headrace.testing.unsynced_files import UnsyncedFileSystem
+
+NOW_MS = 1_700_000_000_000
+ALL = -1
+
+
+@pytest.fixture
+def files() -> Iterator[UnsyncedFileSystem]:
+    files = UnsyncedFileSystem()
+    yield files
+    files.close()
+
+
+@pytest.fixture
+def make(files: UnsyncedFileSystem, tmp_path: Path) -> Callable[..., Partition]:
+    def make(on_dirty: Callable[[Partition], None] | None = None, **configs: str) -> Partition:
+        overrides = {key.replace("_", "."): value for key, value in configs.items()}
+        broker = BrokerConfig()
+        settings = TopicSettings(TopicConfig.resolve(overrides, broker), broker)
+        log = PartitionLog.open(files, str(tmp_path / "t-0"), settings.log, RealClock())
+        partition = Partition(
+            TopicPartition("t", 0), RealRandomness().uuid(), log, settings, on_dirty=on_dirty
+        )
+        partition.lead(NodeId(0), LeaderEpoch(1), 0, [NodeId(0)], [NodeId(0)])
+        return partition
+
+    return make
+
+
+def produce(partition: Partition, count: int = 1, acks: int = ALL) -> None:
+    batch = encode_batch([Record(index, NOW_MS, None, b"v", ()) for index in range(count)])
+    append_produced(
+        partition, memoryview(bytearray(batch)), acks=acks, now_ms=NOW_MS, produce_version=9
+    )
+
+
+class Counting:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def advanced(self) -> None:
+        self.count += 1
+
+
+def test_without_flushes_what_is_written_is_visible(make: Callable[..., Partition]) -> None:
+    partition = make()
+    produce(partition, 3)
+    assert partition.high_watermark == 3
+
+
+def test_with_flushes_only_what_is_flushed_is_visible(make: Callable[..., Partition]) -> None:
+    dirty: list[Partition] = []
+    partition = make(on_dirty=dirty.append)
+    produce(partition, 3)
+    before = partition.high_watermark
+    partition.flushed(Offset(2), partition.appended_bytes)
+    assert (dirty, before, partition.high_watermark) == ([partition], 0, 2)
+
+
+def test_the_high_watermark_never_moves_back(make: Callable[..., Partition]) -> None:
+    partition = make(on_dirty=lambda _: None)
+    produce(partition, 3)
+    partition.flushed(Offset(3), partition.appended_bytes)
+    partition.flushed(Offset(1), 0)
+    assert partition.high_watermark == 3
+
+
+def test_waiters_are_called_in_order_once_their_offset_is_committed(
+    make: Callable[..., Partition],
+) -> None:
+    partition = make(on_dirty=lambda _: None)
+    produce(partition, 3)
+    called: list[tuple[int, ErrorCode]] = []
+
+    def waiter(offset: int) -> Callable[[ErrorCode], None]:
+        return lambda code: called.append((offset, code))
+
+    for offset in (1, 2, 3):
+        partition.when_committed(Offset(offset), waiter(offset))
+    partition.flushed(Offset(2), 0)
+    assert called == [(1, ErrorCode.NONE), (2, ErrorCode.NONE)]
+    partition.flushed(Offset(3), 0)
+    assert called[2:] == [(3, ErrorCode.NONE)]
+
+
+def test_waiters_learn_that_the_disk_failed(make: Callable[..., Partition]) -> None:
+    partition = make(on_dirty=lambda _: None)
+    produce(partition)
+    outcome: list[ErrorCode] = []
+    partition.when_committed(Offset(1), outcome.append)
+    partition.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert outcome == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+def test_watchers_are_told_of_more_and_of_the_end(make: Callable[..., Partition]) -> None:
+    partition = make()
+    watcher = Counting()
+    partition.watch(watcher)
+    produce(partition)
+    assert watcher.count == 1
+    partition.retire()
+    assert watcher.count == 2
+    partition.unwatch(watcher)
+    produce(partition)
+    assert watcher.count == 2
+
+
+def test_visible_bytes_count_what_waiting_fetches_could_get(
+    make: Callable[..., Partition],
+) -> None:
+    partition = make(on_dirty=lambda _: None)
+    produce(partition, 2)
+    first = partition.appended_bytes
+    produce(partition, 5)
+    partition.flushed(Offset(2), first)
+    assert partition.visible_bytes == first
+    partition.flushed(Offset(7), first)
+    assert partition.visible_bytes == partition.appended_bytes > first
+
+
+def test_too_few_replicas_in_sync_refuse_acks_all_only(make: Callable[..., Partition]) -> None:
+    partition = make(min_insync_replicas="2")
+    with pytest.raises(ApiError) as refused:
+        produce(partition)
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert partition.log.log_end_offset == 0
+    produce(partition, acks=1)
+    assert partition.log.log_end_offset == 1
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+)
+def test_a_client_with_another_idea_of_the_epoch_is_refused(
+    make: Callable[..., Partition], epoch: int, code: ErrorCode
+) -> None:
+    partition = make()
+    with pytest.raises(ApiError) as refused:
+        partition.check_epoch(epoch)
+    assert refused.value.code is code
+
+
+@pytest.mark.parametrize("epoch", [-1, 1])
+def test_a_client_with_no_or_the_right_epoch_is_served(
+    make: Callable[..., Partition], epoch: int
+) -> None:
+    make().check_epoch(epoch)
+
+
+def test_only_committed_records_can_be_deleted(make: Callable[..., Partition]) -> None:
+    partition = make(on_dirty=lambda _: None)
+    produce(partition, 5)
+    partition.flushed(Offset(3), 0)
+    with pytest.raises(OffsetOutOfRange):
+        partition.delete_records_before(Offset(4))
+    assert partition.delete_records_before(Offset(3)) == 3
+    # Deleting what is deleted already is fine.
+    assert partition.delete_records_before(Offset(1)) == 3
+
+
+def test_append_time_replaces_the_producers_timestamp(make: Callable[..., Partition]) -> None:
+    partition = make(message_timestamp_type="LogAppendTime")
+    batch = memoryview(bytearray(encode_batch([Record(0, 5, None, b"v", ())])))
+    info = append_produced(partition, batch, acks=1, now_ms=NOW_MS, produce_version=9)
+    assert info.append_time_ms == NOW_MS
+    found = partition.log.find_by_timestamp(NOW_MS, partition.high_watermark)
+    assert found is not None
+    assert found[:2] == (0, NOW_MS)
