@@ -196,10 +196,8 @@ class LogDirectory:
         Durably, since the tables know names only: after a crash the new partition's records
         would pass for deleted, and its torn tail for checked.
         """
-        if partition in self._log_starts:
+        if partition in self._log_starts or partition in self._recovery_points:
             self._log_starts = self._write(LOG_STARTS, self._current_log_starts)
-            self._files.sync_directory(self.path)
-        if partition in self._recovery_points:
             self._write_recovery_points()
 
     def _part_with(self, partition: TopicPartition, suffix: str, due_ms: int | None) -> None:

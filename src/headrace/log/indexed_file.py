@@ -114,6 +114,9 @@ class IndexedFile:
             index = self._times = SparseIndex(self.files, self.path(TIME_INDEX), TIME_ENTRY)
         return index
 
+    def _index(self, suffix: str) -> SparseIndex:
+        return self.offsets if suffix == INDEX else self.times
+
     def sync(self) -> None:
         self.file.sync()
 
@@ -127,11 +130,15 @@ class IndexedFile:
                 part.close()
 
     def rename(self, suffix: str) -> list[str]:
-        """Take the files out of the log by a name that says so; return their new paths."""
+        """Take the files out of the log by a name that says so; return their new paths.
+
+        They are opened first: an open file follows its name, so whoever reads here can finish.
+        """
         renamed: list[str] = []
         for part in SEGMENT_SUFFIXES:
             old = self.path(part)
             if self.files.exists(old):
+                _ = self.file if part == LOG else self._index(part).open()
                 self.files.rename(old, old + suffix)
                 renamed.append(old + suffix)
         return renamed
@@ -311,20 +318,24 @@ class IndexedFile:
         self._end = (self.base_offset, 0)
         return 0
 
+    def end_before(self, position: int) -> Offset:
+        """The offset behind the last batch before `position`, a batch boundary."""
+        scan_from = self.indexed_position(self.offsets.floor(position - 1, 1))
+        end = self.base_offset
+        for _, header in scan_headers(self.file, scan_from, position):
+            end = Offset(header.last_offset + 1)
+        return end
+
     def truncate(self, position: int) -> None:
         """Cut the data file at `position`, a batch boundary, and the indexes with it."""
-        kept = self.offsets.floor(position - 1, 1)
-        scan_from = self.indexed_position(kept)
-        next_offset, unindexed = int(self.base_offset), 0
-        for _, header in scan_headers(self.file, scan_from, position):
-            next_offset = header.last_offset + 1
-            unindexed += header.size
+        scan_from = self.indexed_position(self.offsets.floor(position - 1, 1))
+        next_offset = self.end_before(position)
         self._boundaries = None
-        self._end = (Offset(next_offset), position)
+        self._end = (next_offset, position)
         self.file.truncate(position)
         self.offsets.truncate(self.offsets.floor(position - 1, 1) + 1)
         self.times.truncate(self.times.floor(next_offset - 1 - self.base_offset, 1) + 1)
-        self._unindexed_bytes = unindexed
+        self._unindexed_bytes = position - scan_from
         if position == 0:
             self.first_timestamp = None
         self._find_max_timestamp(scan_from)

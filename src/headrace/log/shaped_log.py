@@ -103,12 +103,12 @@ class ShapedLog(DurableLog):
                 self._roll()
             self._load_producers()
             self._history.snapshot(self.log_end_offset)
-        # Producers whose batches go now are known only from the snapshot, and the log's end
-        # perhaps only from the name of a new, still empty segment: both must outlast the old
-        # segments.
+        # Producers whose batches go now are known only from the snapshot, so it must outlast
+        # them. Names need no sync: those of one directory change on disk in the order of the
+        # calls, and those of the snapshot and of a new segment came first.
         self._history.sync_newest()
-        self.files.sync_directory(self.directory)
         with self._lock:
+            self._unsynced_names = True
             start = self._segments.all[len(segments)].base_offset
             self._segments.drop(segments, now_ms + self.config.file_delete_delay_ms)
             self._history.forget_before(start)
@@ -131,10 +131,9 @@ class ShapedLog(DurableLog):
         with self._shaping, self._lock:
             if offset >= self.log_end_offset:
                 return
-            first = self._segments.all[0].base_offset
             try:
-                self._retreat(offset)
-                if offset < first:
+                if offset < self._segments.all[0].base_offset:
+                    self._retreat(offset)
                     self._start_anew(offset)
                 else:
                     self._cut(offset)
@@ -167,21 +166,27 @@ class ShapedLog(DurableLog):
 
     def _cut(self, offset: Offset) -> None:
         segments = self._segments
-        doomed = [s for s in segments if s.base_offset >= offset and s is not segments.all[0]]
-        if doomed:
-            segments.drop(doomed, self._clock.now_ms() + self.config.file_delete_delay_ms)
-            # Before the cut below: were the names to come back, the log would have a hole.
-            self.files.sync_directory(self.directory)
-        active = segments.active
+        number = segments.number_for(offset)
+        if number and segments.all[number].base_offset == offset:
+            number -= 1
+        active = segments.all[number]
         position = active.locate(offset)
-        active.truncate(active.size if position is None else position)
-        offset = active.next_offset
+        position = active.size if position is None else position
+        end = active.end_before(position)
+        self._retreat(end)
+        # Not synced: should the names come back, recovery finds that these segments do not
+        # connect to the one that was cut, or are of an older epoch, and drops them again.
+        segments.drop(
+            segments.all[number + 1 :], self._clock.now_ms() + self.config.file_delete_delay_ms
+        )
+        self._unsynced_names = True
+        active.truncate(position)
         self._unsynced_indexes = tuple(s for s in self._unsynced_indexes if s in segments.all[:-1])
         self._roll_limit_ms = roll_limit_ms(self.config, active)
-        self._load_epochs().truncate_end(offset)
-        self._history.truncate(offset)
-        self.log_end_offset = offset
-        self.log_start_offset = min(self.log_start_offset, offset)
+        self._load_epochs().truncate_end(end)
+        self._history.truncate(end)
+        self.log_end_offset = end
+        self.log_start_offset = min(self.log_start_offset, end)
 
     def _start_anew(self, offset: Offset) -> None:
         now_ms = self._clock.now_ms()

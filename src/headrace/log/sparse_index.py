@@ -53,7 +53,8 @@ class SparseIndex:
             state = self._state = (size // self._entry.size, bytearray())
         return state
 
-    def _opened(self) -> File:
+    def open(self) -> File:
+        """The file, created if it is not there."""
         if self._file is None:
             self._file = self._files.open(self.path, create=True)
         return self._file
@@ -75,7 +76,7 @@ class SparseIndex:
         if number >= written:
             first, second = self._entry.unpack_from(tail, (number - written) * size)
         else:
-            data = self._opened().read(number * size, size)
+            data = self.open().read(number * size, size)
             if len(data) < size:  # cut by somebody else; the reader's check will notice
                 return 0, 0
             first, second = self._entry.unpack(data)
@@ -105,7 +106,7 @@ class SparseIndex:
 
     def _floor_in_block(self, value: int, column: int, low: int, high: int) -> int:
         size = self._entry.size
-        data = self._opened().read(low * size, (high - low) * size)
+        data = self.open().read(low * size, (high - low) * size)
         for pair in self._entry.iter_unpack(data[: len(data) - len(data) % size]):
             if pair[column] > value:
                 break
@@ -115,7 +116,7 @@ class SparseIndex:
     def persist(self) -> None:
         """Move the tail to the file; not synced."""
         written, tail = self._load()
-        file = self._opened()
+        file = self.open()
         size = self._entry.size
         if file.size() != written * size:
             file.truncate(written * size)
@@ -128,7 +129,7 @@ class SparseIndex:
         return self._state is not None and len(self._state[1]) > 0
 
     def sync(self) -> None:
-        self._opened().sync()
+        self.open().sync()
 
     def truncate(self, count: int) -> None:
         """Keep the first `count` entries."""
@@ -136,13 +137,13 @@ class SparseIndex:
         if count >= written:
             self._state = (written, tail[: (count - written) * self._entry.size])
             return
-        self._opened().truncate(count * self._entry.size)
+        self.open().truncate(count * self._entry.size)
         self._state = (count, bytearray())
 
     def grows(self) -> bool:
         """Whether both columns of the written part grow, as they must; reads all of it."""
         written, _ = self._load()
-        data = self._opened().read(0, written * self._entry.size) if written else b""
+        data = self.open().read(0, written * self._entry.size) if written else b""
         previous: Pair = (-(2**63), -1)
         for first, second in self._entry.iter_unpack(data[: written * self._entry.size]):
             if first <= previous[0] or second <= previous[1]:
