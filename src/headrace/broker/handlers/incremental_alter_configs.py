@@ -1,6 +1,8 @@
 """IncrementalAlterConfigs: change single keys of a resource."""
 
-from headrace.broker.config_resources import authorize
+from collections.abc import Iterable
+
+from headrace.broker.config_resources import alterable
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.controller.commands import (
@@ -9,29 +11,22 @@ from headrace.controller.commands import (
     ConfigsToAlter,
     IncrementalAlterConfigs,
 )
-from headrace.core.errors import ApiError, ErrorCode
+from headrace.core.errors import ErrorCode
 from headrace.protocol.message import Message
 from headrace.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from headrace.security.authorizer import Operation
 
 
 def _refuse(
     request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str | None
 ) -> Message:
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource in request.resources
-        ]
+    return _shape(
+        ConfigAlteration(each.resource_type, each.resource_name, code, message)
+        for each in request.resources
     )
 
 
@@ -40,23 +35,23 @@ async def incremental_alter_configs(
     ctx: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Apply the operations to every resource the client may alter."""
-    allowed = []
-    refused = []
-    for resource in request.resources:
-        kind, name = resource.resource_type, resource.resource_name
-        try:
-            authorize(ctx, Operation.ALTER_CONFIGS, kind, name)
-        except ApiError as error:
-            refused.append(ConfigAlteration(kind, name, error.code))
-            continue
-        operations = tuple(
+    allowed, refused = alterable(ctx, request.resources)
+    command = IncrementalAlterConfigs(tuple(map(_command, allowed)), request.validate_only)
+    return _shape((*await ctx.services.controller.submit(command), *refused))
+
+
+def _command(resource: AlterConfigsResource) -> ConfigsToAlter:
+    return ConfigsToAlter(
+        resource.resource_type,
+        resource.resource_name,
+        tuple(
             ConfigOperation(each.name, each.config_operation, each.value)
             for each in resource.configs
-        )
-        allowed.append(ConfigsToAlter(kind, name, operations))
-    results = await ctx.services.controller.submit(
-        IncrementalAlterConfigs(tuple(allowed), request.validate_only)
+        ),
     )
+
+
+def _shape(results: Iterable[ConfigAlteration]) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
@@ -65,6 +60,6 @@ async def incremental_alter_configs(
                 resource_type=result.resource_type,
                 resource_name=result.resource_name,
             )
-            for result in (*results, *refused)
+            for result in results
         ]
     )
