@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from confluent_kafka.admin import AdminClient, NewTopic
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-FIRST_TIMESTAMP_MS = 1_750_000_000_000
+# An hour ago: well within what retention keeps.
+FIRST_TIMESTAMP_MS = time.time_ns() // 1_000_000 - 3_600_000
 _PATIENCE_SECONDS = 30
 
 
@@ -24,11 +25,11 @@ class Sample:
 
 
 def samples(count: int = 40) -> list[Sample]:
-    """Keys and none, values and none, headers and none, each with its own timestamp."""
+    """Keys and none, values and none (never neither), headers and none, each with its own time."""
     return [
         Sample(
             key=None if number % 5 == 0 else f"key-{number}".encode(),
-            value=None if number % 7 == 3 else f"value-{number} ".encode() * 20,
+            value=None if number % 7 == 3 and number % 5 else f"value-{number} ".encode() * 20,
             headers=(("number", str(number).encode()), ("empty", b"")) if number % 3 else (),
             timestamp_ms=FIRST_TIMESTAMP_MS + number * 1000,
         )
