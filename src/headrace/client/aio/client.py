@@ -92,7 +92,7 @@ class AsyncClient:
         return reader
 
     async def connect(self) -> None:
-        """Reach any broker and learn the cluster; optional, calls do it when they need it."""
+        """Reach any broker and learn the cluster, in one attempt; calls do it when they need it."""
         await self.run(refresh_metadata(self.session, []))
 
     async def topic(self, name: str, *, create: bool = False) -> TopicState:

@@ -77,8 +77,9 @@ class AsyncProducer:
             else:
                 partition = self._turns.get(topic, 0) % count
                 self._turns[topic] = partition + 1
-        if sender.is_crowded:
-            await sender.wait_for_room(len(value or b"") + len(key or b"") + ROOM_PER_RECORD)
+        size = ROOM_PER_RECORD + len(value or b"") + len(key or b"")
+        if sender.must_wait(size):
+            await sender.wait_for_room(size)
         if timestamp_ms is None:
             timestamp_ms = self._now_ms()
         delivery: Delivery = self._loop.create_future()
@@ -122,7 +123,7 @@ class AsyncProducer:
         if self._closed:
             raise ClientClosed("producer")
         sender = self._sender
-        if partition.topic not in sender.partition_counts:
+        if not sender.knows(partition):
             await sender.count_partitions(partition.topic, partition.partition)
         await sender.wait_for_room(len(batch))
         delivery: Delivery = self._loop.create_future()

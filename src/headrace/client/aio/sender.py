@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from headrace.client.core.lookups import ensure_topics, topic_error
 from headrace.client.core.sending import ProduceCall, Sending, Settle
 from headrace.client.core.settings import ProducerSettings
 from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     from headrace.client.aio.client import AsyncClient
@@ -22,8 +24,15 @@ ROOM_PER_RECORD = 64
 class Sender:
     """Drives `Sending` on an event loop; both faces' producers stand on it."""
 
-    def __init__(self, client: "AsyncClient", settings: ProducerSettings, settle: Settle) -> None:
+    def __init__(
+        self,
+        client: "AsyncClient",
+        settings: ProducerSettings,
+        settle: Settle,
+        progressed: Callable[[], None] | None = None,
+    ) -> None:
         self._client = client
+        self._progressed = progressed
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self.sending = Sending(client.session, settings, settle)
@@ -51,19 +60,20 @@ class Sender:
         self.partition_counts[topic] = count
         return count
 
-    @property
-    def is_crowded(self) -> bool:
-        """Whether a small record must wait for room (others may be waiting before it)."""
-        return bool(self._room_waiters) or (
-            self.sending.buffered_bytes + ROOM_PER_RECORD > self._settings.buffer_bytes
-        )
+    def knows(self, partition: TopicPartition) -> bool:
+        """Whether the partition is known to exist."""
+        return 0 <= partition.partition < self.partition_counts.get(partition.topic, 0)
+
+    def must_wait(self, size: int) -> bool:
+        """Whether a record must wait for room, or for others that wait already."""
+        return bool(self._room_waiters) or not self.sending.has_room(size)
 
     async def wait_for_room(self, size: int) -> None:
         """Return when `size` bytes fit the buffer, in the order of asking."""
         limit_ms = self._settings.block_ms_max
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                if not self._room_waiters and self.sending.has_room(size):
+                if not self.must_wait(size):
                     return
                 room: asyncio.Future[None] = self._loop.create_future()
                 self._room_waiters.append(room)
@@ -74,6 +84,8 @@ class Sender:
                         room = self._loop.create_future()
                         self._room_waiters.appendleft(room)
                         await room
+                    # Let the next one look too: nothing else may happen for a while.
+                    self._loop.call_soon(self._tell_waiters)
                 finally:
                     if room in self._room_waiters:
                         self._room_waiters.remove(room)
@@ -157,6 +169,8 @@ class Sender:
         self._wake.set()
 
     def _tell_waiters(self) -> None:
+        if self._progressed is not None:
+            self._progressed()
         if self._room_waiters and self.sending.has_room(ROOM_PER_RECORD):
             room = self._room_waiters.popleft()
             if not room.done():

@@ -91,7 +91,7 @@ class Client:
         return reader
 
     def connect(self) -> None:
-        """Reach any broker and learn the cluster; optional, calls do it when they need it."""
+        """Reach any broker and learn the cluster, in one attempt; calls do it when they need it."""
         self.run(refresh_metadata(self.session, []))
 
     def topic(self, name: str, *, create: bool = False) -> TopicState:

@@ -50,6 +50,7 @@ class Producer:
         self._inbox_bytes = 0
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
+        self._room_wanted = 0
         self._is_pumping = False
         self._turns: dict[str, int] = {}
         self._closed = False
@@ -62,7 +63,7 @@ class Producer:
 
     async def _start(self) -> tuple[AsyncClient, Sender]:
         client = AsyncClient(self._client_settings)
-        return client, Sender(client, self._settings, self._settle)
+        return client, Sender(client, self._settings, _settle, self._tell_room)
 
     def __enter__(self) -> "Producer":
         return self
@@ -131,7 +132,7 @@ class Producer:
 
         Only the producer's id and sequence are written into it: for those who encode by columns.
         """
-        if partition.topic not in self._sender.partition_counts:
+        if not self._sender.knows(partition):
             self._call(self._sender.count_partitions(partition.topic, partition.partition))
         delivery: Delivery = Future()
         self._put(_ReadyBatch(partition, batch, delivery), len(batch))
@@ -176,7 +177,12 @@ class Producer:
 
     def _wait_for_room(self, size: int) -> None:
         limit_ms = self._settings.block_ms_max
-        if not self._room.wait_for(lambda: not self._is_full(size), limit_ms / 1000):
+        self._room_wanted += 1
+        try:
+            has_room = self._room.wait_for(lambda: not self._is_full(size), limit_ms / 1000)
+        finally:
+            self._room_wanted -= 1
+        if not has_room:
             raise BufferFull(
                 f"no room for {size} bytes within {limit_ms} ms",
                 hint="the brokers are slower than the sender; raise buffer_bytes or send less",
@@ -217,15 +223,10 @@ class Producer:
         except HeadraceError as error:
             ready.delivery.set_exception(error)
 
-    def _settle(self, delivery: Delivery, outcome: RecordMetadata | HeadraceError) -> None:
-        if not delivery.set_running_or_notify_cancel():
-            return
-        if isinstance(outcome, HeadraceError):
-            delivery.set_exception(outcome)
-        else:
-            delivery.set_result(outcome)
-        with self._lock:
-            self._room.notify_all()
+    def _tell_room(self) -> None:
+        if self._room_wanted:
+            with self._lock:
+                self._room.notify_all()
 
     async def _flush(self) -> None:
         self._pump()
@@ -234,3 +235,12 @@ class Producer:
     async def _stop(self) -> None:
         await self._sender.stop()
         await self._client.close()
+
+
+def _settle(delivery: Delivery, outcome: RecordMetadata | HeadraceError) -> None:
+    if not delivery.set_running_or_notify_cancel():
+        return
+    if isinstance(outcome, HeadraceError):
+        delivery.set_exception(outcome)
+    else:
+        delivery.set_result(outcome)

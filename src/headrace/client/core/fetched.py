@@ -115,6 +115,7 @@ class Cursor:
         "fetch_offset",
         "generation",
         "high_watermark",
+        "in_flight",
         "is_paused",
         "last_stable_offset",
         "log_start_offset",
@@ -129,6 +130,7 @@ class Cursor:
         self.fetch_offset = -1
         # Grows with every seek: an answer to a fetch from before it is dropped.
         self.generation = 0
+        self.in_flight = False
         self.is_paused = False
         self.failures = 0
         self.retry_at_ms = 0.0

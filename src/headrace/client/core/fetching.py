@@ -131,6 +131,7 @@ class Fetching:
     def _is_fetchable(self, cursor: Cursor, now_ms: float) -> bool:
         return (
             cursor.position is not None
+            and not cursor.in_flight
             and not cursor.is_paused
             and cursor.error is None
             and cursor.retry_at_ms <= now_ms
@@ -142,6 +143,7 @@ class Fetching:
         planned = {cursor.partition: (cursor, cursor.generation) for cursor in cursors}
         topics: dict[str, list[FetchPartition]] = {}
         for partition, (cursor, _) in planned.items():
+            cursor.in_flight = True
             topics.setdefault(partition.topic, []).append(
                 FetchPartition(
                     partition=partition.partition,
@@ -178,6 +180,8 @@ class Fetching:
     def answered(self, call: FetchCall, answer: Message | HeadraceError, now_ms: float) -> None:
         """Take what came of a fetch."""
         self._busy.discard(call.ask.node)
+        for cursor, _ in call.cursors.values():
+            cursor.in_flight = False
         if isinstance(answer, HeadraceError):
             self._all_failed(call, answer, now_ms)
             return
@@ -194,14 +198,22 @@ class Fetching:
             name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
-                planned = call.cursors.get(partition)
-                if planned is not None and planned[0].generation == planned[1]:
-                    self._take_in(planned[0], data, now_ms)
+                wanted = self._still_wanted(call, partition)
+                if wanted is not None:
+                    self._take_in(wanted, data, now_ms)
 
     def _all_failed(self, call: FetchCall, error: HeadraceError, now_ms: float) -> None:
-        for cursor, generation in call.cursors.values():
-            if cursor.generation == generation:
+        for partition in call.cursors:
+            cursor = self._still_wanted(call, partition)
+            if cursor is not None:
                 self._failed(cursor, error, now_ms)
+
+    def _still_wanted(self, call: FetchCall, partition: TopicPartition) -> Cursor | None:
+        """The cursor, unless a seek or a new assignment came after the fetch was planned."""
+        cursor, generation = call.cursors.get(partition, (None, 0))
+        if cursor is None or self._cursors.get(partition) is not cursor:
+            return None
+        return cursor if cursor.generation == generation else None
 
     def _take_in(self, cursor: Cursor, data: PartitionData, now_ms: float) -> None:
         if data.error_code:

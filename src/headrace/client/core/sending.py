@@ -64,6 +64,7 @@ class Sending:
         self._settings = settings
         self._settle = settle
         self._codec = int(Codec[settings.codec.upper()])
+        self._buffer_bytes = settings.buffer_bytes
         self._batch_bytes = settings.batch_bytes
         self._delivery_timeout_ms = settings.delivery_timeout_ms
         self._lanes: dict[str, list[Lane]] = {}
@@ -134,9 +135,7 @@ class Sending:
 
     def has_room(self, size: int) -> bool:
         """Whether a record fits the buffer; one larger than the whole may enter an empty one."""
-        return not self.buffered_bytes or (
-            self.buffered_bytes + size <= self._settings.buffer_bytes
-        )
+        return self.buffered_bytes + size <= self._buffer_bytes or not self.buffered_bytes
 
     def _lane(self, topic: str, partition: int) -> Lane:
         lanes = self._lanes.get(topic)

@@ -1,0 +1,196 @@
+"""Connections, retries and time limits of the asyncio client."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from headrace.client import AsyncClient, BrokerUnreachable, CallTimedOut, ClientClosed
+from headrace.client import ClientSettings as Settings
+from headrace.client.core.failures import BadFrame
+from headrace.core.errors import ApiError, ErrorCode
+from headrace.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from headrace.protocol.messages.metadata import MetadataRequest
+from tests.simulation.loop import VirtualLoop
+from tests.support.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
+from tests.unit.client.aio.conftest import Run
+
+CLUSTER = DescribeClusterResponse(cluster_id="scripted", brokers=[])
+
+
+async def started(port: int = 9092) -> ScriptedBroker:
+    broker = ScriptedBroker(port)
+    broker.on(DescribeClusterRequest, lambda _: CLUSTER)
+    await broker.start()
+    return broker
+
+
+def in_turn(*answers: object) -> Callable[[object], object]:
+    """A script that gives each answer once, the last one for ever."""
+    left = list(answers)
+    return lambda _: left.pop(0) if len(left) > 1 else left[0]
+
+
+def test_a_dead_bootstrap_server_is_passed_over(run: Run) -> None:
+    async def story() -> None:
+        broker = await started()
+        async with AsyncClient("broker:9999,broker:9092") as client:
+            assert (await client.admin.describe_cluster()).cluster_id == "scripted"
+        assert broker.connections == 1
+
+    run(story())
+
+
+def test_when_nobody_listens_the_address_and_the_reason_are_told(run: Run) -> None:
+    async def story() -> None:
+        settings = Settings("broker:9999", call_timeout_ms=1000)
+        async with AsyncClient(settings) as client:
+            with pytest.raises(CallTimedOut, match=r"cannot connect to broker:9999.*nobody"):
+                await client.admin.describe_cluster()
+
+    run(story())
+
+
+def test_an_answer_that_never_comes_is_given_up_and_asked_for_again(
+    run: Run, loop: VirtualLoop
+) -> None:
+    async def story() -> None:
+        broker = await started()
+        broker.on(DescribeClusterRequest, in_turn(SILENCE, CLUSTER))  # type: ignore[arg-type]
+        async with AsyncClient(Settings("broker:9092", request_timeout_ms=3000)) as client:
+            assert (await client.admin.describe_cluster()).cluster_id == "scripted"
+        assert 3.0 < loop.time() < 4.0
+        assert broker.connections == 2, "answers in order: a late one would be taken for the next"
+
+    run(story())
+
+
+def test_a_broken_connection_is_made_again(run: Run) -> None:
+    async def story() -> None:
+        broker = await started()
+        broker.on(DescribeClusterRequest, in_turn(HANG_UP, HANG_UP, CLUSTER))  # type: ignore[arg-type]
+        async with AsyncClient("broker:9092") as client:
+            assert (await client.admin.describe_cluster()).cluster_id == "scripted"
+        assert broker.connections == 3
+
+    run(story())
+
+
+def test_a_broker_that_accepts_and_says_nothing_is_given_up(run: Run, loop: VirtualLoop) -> None:
+    async def story() -> None:
+        await loop.create_server(asyncio.Protocol, "broker", 9092)
+        async with AsyncClient(Settings("broker:9092", request_timeout_ms=2000)) as client:
+            with pytest.raises(BrokerUnreachable, match="did not say what it speaks"):
+                await client.connect()
+
+    run(story())
+
+
+class WebServer(asyncio.Protocol):
+    """Answers everything as a web server would."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def test_something_that_is_no_broker_is_told_apart(run: Run, loop: VirtualLoop) -> None:
+    async def story() -> None:
+        await loop.create_server(WebServer, "broker", 9092)
+        async with AsyncClient("broker:9092") as client:
+            with pytest.raises(BadFrame, match="no Kafka listener, or expects TLS"):
+                await client.admin.describe_cluster()
+
+    run(story())
+
+
+def test_a_refusal_is_not_retried(run: Run) -> None:
+    async def story() -> None:
+        broker = await started()
+        refusal = DescribeClusterResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            error_message="not you",
+            cluster_id="",
+            brokers=[],
+        )
+        broker.on(DescribeClusterRequest, lambda _: refusal)
+        async with AsyncClient("broker:9092") as client:
+            with pytest.raises(ApiError, match="describe cluster: not you"):
+                await client.admin.describe_cluster()
+        assert len(broker.requests(DescribeClusterRequest)) == 1
+
+    run(story())
+
+
+def test_a_cancelled_call_leaves_the_connection_usable(run: Run) -> None:
+    async def story() -> None:
+        broker = await started()
+        async with AsyncClient("broker:9092") as client:
+            await client.connect()
+            call = asyncio.ensure_future(client.admin.describe_cluster())
+            while not broker.requests(DescribeClusterRequest):
+                await asyncio.sleep(0.0001)
+            call.cancel()
+            assert (await client.admin.describe_cluster()).cluster_id == "scripted"
+        assert broker.connections == 1
+
+    run(story())
+
+
+def test_an_idle_connection_is_closed_and_the_next_call_opens_another(run: Run) -> None:
+    async def story() -> None:
+        broker = await started()
+        settings = Settings("broker:9092", connection_idle_ms_max=60_000)
+        async with AsyncClient(settings) as client:
+            await client.admin.describe_cluster()
+            await asyncio.sleep(59)
+            await client.admin.describe_cluster()
+            assert broker.connections == 1
+            await asyncio.sleep(130)
+            await client.admin.describe_cluster()
+            assert broker.connections == 2
+
+    run(story())
+
+
+def test_metadata_is_asked_for_again_when_it_is_old(run: Run) -> None:
+    async def story() -> None:
+        broker = await started()
+        async with AsyncClient(Settings("broker:9092", metadata_age_ms_max=1000)) as client:
+            await client.topic("t")
+            await client.topic("t")
+            assert len(broker.requests(MetadataRequest)) == 1
+            await asyncio.sleep(2)
+            await client.topic("t")
+            assert len(broker.requests(MetadataRequest)) == 2
+
+    run(story())
+
+
+def test_a_closed_client_says_so(run: Run) -> None:
+    async def story() -> None:
+        await started()
+        client = AsyncClient("broker:9092")
+        await client.connect()
+        await client.close()
+        await client.close()
+        with pytest.raises(ClientClosed, match="closed"):
+            await client.connect()
+
+    run(story())
+
+
+def test_closing_while_connecting_leaves_nothing_behind(run: Run) -> None:
+    async def story() -> None:
+        await started()
+        client = AsyncClient("broker:9092")
+        call = asyncio.ensure_future(client.connect())
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises((ClientClosed, BrokerUnreachable)):
+            await call
+
+    run(story())
