@@ -3,12 +3,14 @@
 A call runs in a thread of its own, but only while the loop stands still. In the middle of every
 sync the worker parks and the loop goes on for a while of virtual time; so appends, rolls and
 crashes fall into the middle of a flush, and the same seed gives the same interleaving every
-time. A lock that is held across a sync stops the whole simulation: appends must go on meanwhile.
+time. Calls wait for each other, because workers may hold locks of their own across a sync. The
+loop must never wait for such a lock: that stops the whole simulation, as appends must go on.
 A worker of a dead process is unwound without touching anything.
 """
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from random import Random
@@ -63,7 +65,8 @@ class LockstepExecutor:
         self.delay_seconds_max = delay_seconds_max
         self._loop = loop
         self._random = random
-        self._workers: dict[_Worker, None] = {}
+        # The first one is under way.
+        self._calls: deque[tuple[_Worker, list[Callable[[], None]]]] = deque()
         disk.pause_point = self._pause
 
     async def run(self, call: Callable[[], T]) -> T:
@@ -88,20 +91,22 @@ class LockstepExecutor:
 
         done: list[Callable[[], None]] = []
         worker = _Worker(work)
-        self._workers[worker] = None
         worker.start()
-        self._loop.call_later(self._delay(), self._step, worker, done)
+        self._calls.append((worker, done))
+        if len(self._calls) == 1:
+            self._loop.call_later(self._delay(), self._step)
         return await outcome
 
-    def _step(self, worker: _Worker, done: list[Callable[[], None]]) -> None:
+    def _step(self) -> None:
+        worker, done = self._calls[0]
         worker.step()
-        if not worker.finished:
-            self._loop.call_later(self._delay(), self._step, worker, done)
-            return
-        worker.join()
-        self._workers.pop(worker, None)
-        for settle in done:
-            self._loop.call_later(self._delay(), settle)
+        if worker.finished:
+            worker.join()
+            self._calls.popleft()
+            for settle in done:
+                self._loop.call_later(self._delay(), settle)
+        if self._calls:
+            self._loop.call_later(self._delay(), self._step)
 
     def _pause(self) -> None:
         worker = threading.current_thread()
@@ -113,9 +118,9 @@ class LockstepExecutor:
 
     def kill(self) -> None:
         """Unwind every worker of the process; call it when the process dies."""
-        for worker in list(self._workers):
+        for worker, _ in self._calls:
             worker.killed = True
             while not worker.finished:
                 worker.step()
             worker.join()
-        self._workers.clear()
+        self._calls.clear()

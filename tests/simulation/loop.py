@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 EPOCH_MS = 1_750_000_000_000
+TICK_SECONDS = 1e-6
 # A history that goes round without end is a bug of the product or of the test.
 STEPS_MAX = 20_000_000
 
@@ -53,6 +54,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         timers, ready = self._scheduled, self._ready
+        # A round takes some time, however short: a deadline in rounded milliseconds would
+        # otherwise stay a hair away for ever.
+        self._now += TICK_SECONDS
         while timers and timers[0]._cancelled:
             heapq.heappop(timers)._scheduled = False
         if not ready and not self._stopping:  # type: ignore[attr-defined]  # of the base class
