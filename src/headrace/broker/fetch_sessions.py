@@ -34,6 +34,7 @@ class WantedPartition:
         "fetch_offset",
         "key",
         "last_fetched_epoch",
+        "name_seen",
         "partition_max_bytes",
         "told_high_watermark",
         "told_log_start_offset",
@@ -52,6 +53,8 @@ class WantedPartition:
         self.partition_max_bytes = partition_max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        # The topic's name when its id was last known.
+        self.name_seen = ""
         self.told_high_watermark = -1
         self.told_log_start_offset = -1
 

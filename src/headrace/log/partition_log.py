@@ -146,7 +146,7 @@ class PartitionLog(ShapedLog):
                 if header.producer_id >= 0:
                     duplicate = producers.check(header)
                     if duplicate is not None:
-                        return self._answer_duplicate(duplicate, header)
+                        return self._answer_duplicate(duplicate)
                 assign_offsets(buffer, position, offset, leader_epoch)
                 last = offset + header.last_offset_delta
                 placed.append((position, header, last))
@@ -161,10 +161,10 @@ class PartitionLog(ShapedLog):
             raise StorageError(str(self._failure))
         return self._load_producers(), self._load_epochs()
 
-    def _answer_duplicate(self, batch: SentBatch, header: BatchHeader) -> AppendInfo:
-        time_ms = batch.timestamp if header.uses_append_time else -1
+    def _answer_duplicate(self, batch: SentBatch) -> AppendInfo:
+        # The batch's own time whoever set it, as Kafka answers.
         first, last = Offset(batch.first_offset), Offset(batch.last_offset)
-        return AppendInfo(first, last, time_ms, self.log_start_offset, True)
+        return AppendInfo(first, last, batch.timestamp, self.log_start_offset, True)
 
     def append_as_follower(self, buffer: memoryview) -> None:
         """Write batches fetched from the leader, which has given them offsets and epochs."""

@@ -33,14 +33,17 @@ def _describe(
     ctx: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     answer = DescribeConfigsResult(
-        resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
+        error_message="",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
     )
     try:
         authorize(ctx, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
         entries = _entries(ctx, resource)
     except HeadraceError as error:
         answer.error_code = error.code
-        answer.error_message = str(error) or None
+        answer.error_message = "" if error.message == error.code.name else error.message
         return answer
     wanted = resource.configuration_keys
     answer.configs = [
@@ -64,7 +67,11 @@ def _entries(ctx: RequestContext, resource: DescribeConfigsResource) -> list[Con
     if resource.resource_type == ConfigResourceType.BROKER:
         if not name:
             return services.config.describe_dynamic_default()
-        if not name.isdigit() or int(name) != services.node_id:
+        if not name.isdigit():
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
+            )
+        if int(name) != services.node_id:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected broker id, expected {services.node_id} or empty string, "

@@ -2,6 +2,7 @@
 
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
+from headrace.controller.names import name_problem
 from headrace.core.errors import ErrorCode
 from headrace.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -36,7 +37,14 @@ def _answer(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
         return answer
     partition = ctx.services.replicas.find(topic, index)
     if partition is None:
+        problem = name_problem(topic)
+        if problem is not None:
+            answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            answer.error_message = problem
+            return answer
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic not in ctx.services.controller.image.topics:
+            answer.error_message = "This server does not host this topic-partition."
         return answer
     answer.active_producers = [
         ProducerState(

@@ -2,11 +2,12 @@
 
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
-from headrace.broker.topic_view import topic_operations
+from headrace.broker.topic_view import NOT_ASKED, topic_operations
 from headrace.controller.image import Topic
 from headrace.controller.names import INTERNAL_TOPICS, name_problem
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NO_TOPIC_ID
+from headrace.protocol.message import Message
 from headrace.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -17,7 +18,13 @@ from headrace.protocol.messages.describe_topic_partitions import (
 from headrace.security.authorizer import Operation, ResourceType
 
 
-@handles(DescribeTopicPartitionsRequest)
+def _refuse(request: DescribeTopicPartitionsRequest, code: ErrorCode, _: str | None) -> Message:
+    return DescribeTopicPartitionsResponse(
+        topics=[_unknown(topic.name, code, NOT_ASKED) for topic in request.topics]
+    )
+
+
+@handles(DescribeTopicPartitionsRequest, refuse=_refuse)
 def describe_topic_partitions(
     ctx: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
@@ -25,19 +32,19 @@ def describe_topic_partitions(
     names = {topic.name for topic in request.topics} or set(ctx.services.controller.image.topics)
     cursor = request.cursor
     if cursor is not None:
-        if cursor.partition_index < 0:
+        foreign = bool(request.topics) and cursor.topic_name not in names
+        if cursor.partition_index < 0 or foreign:
             raise ApiError(ErrorCode.INVALID_REQUEST)
         names = {name for name in names if name >= cursor.topic_name}
-    left = min(
-        request.response_partition_limit, ctx.services.config.max_request_partition_size_limit
-    )
+    limit = ctx.services.config.max_request_partition_size_limit
+    left = max(1, min(request.response_partition_limit, limit))
     topics = []
     next_cursor = None
     for name in sorted(names):
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if not ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
             if request.topics:
-                topics.append(_unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                topics.append(_unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, NOT_ASKED))
             continue
         topic = ctx.services.controller.image.topics.get(name)
         if topic is None:
@@ -47,7 +54,7 @@ def describe_topic_partitions(
                 if known_bad
                 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
-            topics.append(_unknown(name, code))
+            topics.append(_unknown(name, code, topic_operations(ctx, name, asked=True)))
             continue
         if left <= 0:
             next_cursor = NextCursor(topic_name=name, partition_index=first)
@@ -61,9 +68,13 @@ def describe_topic_partitions(
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor)
 
 
-def _unknown(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str, code: ErrorCode, operations: int) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, topic_id=NO_TOPIC_ID, partitions=[]
+        error_code=code,
+        name=name,
+        topic_id=NO_TOPIC_ID,
+        partitions=[],
+        topic_authorized_operations=operations,
     )
 
 

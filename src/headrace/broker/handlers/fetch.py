@@ -5,9 +5,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from headrace.broker.context import RequestContext
-from headrace.broker.fetch_sessions import PartitionKey, Plan, WantedPartition, key_of
+from headrace.broker.fetch_sessions import Plan, WantedPartition, key_of
 from headrace.broker.routes import handles
-from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError, OffsetOutOfRange
+from headrace.core.files import Buffer
 from headrace.core.ids import LeaderEpoch, Offset
 from headrace.protocol.message import Message
 from headrace.protocol.messages.fetch import (
@@ -22,6 +23,15 @@ from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 
 TOPIC_IDS_SINCE = 13
 READ_COMMITTED = 1
+
+# Refused before the log was asked: Kafka then lists no aborted transactions, instead of null.
+_NEVER_LOOKED_AT = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
 
 
 def _refuse(_: FetchRequest, code: ErrorCode, __: str | None) -> Message:
@@ -101,14 +111,14 @@ def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
         )
         answers.append((wanted, data))
         try:
-            partition = _find(ctx, wanted.key)
+            partition = _find(ctx, wanted)
             # The first batch found leaves whole, whatever the limits: a client with limits
             # smaller than a batch must still get on (KIP-74).
             found = _read_partition(partition, wanted, data, left, read_committed, size == 0)
             partitions.append(partition)
         except HeadraceError as error:
             data.error_code = error.code
-            if read_committed:
+            if error.code in _NEVER_LOOKED_AT:
                 data.aborted_transactions = []
             failed = True
         else:
@@ -118,22 +128,25 @@ def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
     return ReadResult(answers, size, failed, partitions)
 
 
-def _find(ctx: RequestContext, key: PartitionKey) -> Partition:
+def _find(ctx: RequestContext, wanted: WantedPartition) -> Partition:
+    key = wanted.key
     name = key.topic
-    if key.topic_id != _NO_ID:
-        topic = ctx.services.controller.image.topics_by_id.get(key.topic_id)
+    if ctx.api_version >= TOPIC_IDS_SINCE:
+        image = ctx.services.controller.image
+        topic = image.topics_by_id.get(key.topic_id)
         if topic is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-        name = topic.name
+            # A session that has seen the id knows the name; it may be another topic's now.
+            made_again = wanted.name_seen in image.topics
+            raise ApiError(
+                ErrorCode.INCONSISTENT_TOPIC_ID if made_again else ErrorCode.UNKNOWN_TOPIC_ID
+            )
+        name = wanted.name_seen = topic.name
     if not ctx.allows(Operation.READ, ResourceType.TOPIC, name):
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     partition = ctx.services.replicas.find(name, key.partition)
     if partition is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return partition
-
-
-_NO_ID = UUID(int=0)
 
 
 def _read_partition(
@@ -150,20 +163,23 @@ def _read_partition(
     if wanted.last_fetched_epoch >= 0:
         epoch, end = log.end_offset_for_epoch(LeaderEpoch(wanted.last_fetched_epoch))
         if epoch < wanted.last_fetched_epoch or end < wanted.fetch_offset:
+            if epoch < 0:
+                raise OffsetOutOfRange(f"epoch {wanted.last_fetched_epoch} is not known")
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
     visible = partition.last_stable_offset if read_committed else partition.high_watermark
+    records: Buffer = b""
+    if data.diverging_epoch.end_offset < 0:
+        records = log.read(
+            Offset(wanted.fetch_offset),
+            min(left, wanted.partition_max_bytes),
+            visible,
+            at_least_one=at_least_one,
+        )
+    data.records = records
     data.high_watermark = partition.high_watermark
     data.last_stable_offset = partition.last_stable_offset
     data.log_start_offset = log.log_start_offset
-    if data.diverging_epoch.end_offset >= 0:
-        return 0
-    data.records = log.read(
-        Offset(wanted.fetch_offset),
-        min(left, wanted.partition_max_bytes),
-        visible,
-        at_least_one=at_least_one,
-    )
-    return len(data.records)
+    return len(records)
 
 
 def _shape(plan: Plan, result: ReadResult) -> FetchResponse:

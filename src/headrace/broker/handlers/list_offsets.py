@@ -39,7 +39,7 @@ def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffset
     for topic in request.topics:
         allowed = ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         answers = []
-        for wanted in topic.partitions:
+        for wanted in {each.partition_index: each for each in topic.partitions}.values():
             answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
             answers.append(answer)
             try:

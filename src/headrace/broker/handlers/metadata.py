@@ -21,10 +21,16 @@ from headrace.protocol.messages.metadata import (
 )
 from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 
+# Versions 10 and 11 have the field for an id, but only version 12 may use it.
+BY_ID_SINCE = 12
+
 
 @handles(MetadataRequest)
 def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     """Answer for the topics asked for, or for all of them."""
+    asked = request.topics or []
+    if ctx.api_version < BY_ID_SINCE and any(topic.topic_id != NO_TOPIC_ID for topic in asked):
+        return _refuse_ids(asked)
     image = ctx.services.controller.image
     brokers = reachable_brokers(ctx)
     return MetadataResponse(
@@ -54,7 +60,8 @@ def _topics(ctx: RequestContext, request: MetadataRequest) -> list[MetadataRespo
             if ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
     creatable: list[str] = []
-    answers = [_one(ctx, request, topic, creatable) for topic in asked]
+    once = {(topic.topic_id, topic.name): topic for topic in asked}
+    answers = [_one(ctx, request, topic, creatable) for topic in once.values()]
     if creatable:
         ctx.services.auto_creation.create(creatable)
     return answers
@@ -86,6 +93,21 @@ def _one(
             return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked)
         creatable.append(name)
     return _refused(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked)
+
+
+def _refuse_ids(asked: list[MetadataRequestTopic]) -> MetadataResponse:
+    return MetadataResponse(
+        brokers=[],
+        topics=[
+            MetadataResponseTopic(
+                error_code=ErrorCode.INVALID_REQUEST,
+                name=topic.name or "",
+                topic_id=topic.topic_id,
+                partitions=[],
+            )
+            for topic in asked
+        ],
+    )
 
 
 def _may_create(ctx: RequestContext, name: str) -> bool:

@@ -20,12 +20,27 @@ from headrace.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from headrace.protocol.records.validate import NotOneBatch
 from headrace.replication.partition import Partition
 from headrace.replication.produce import append_produced
 from headrace.security.authorizer import Operation, ResourceType
 
 ACKS_ALL = -1
 _NOTHING = memoryview(b"")
+
+# Errors that Kafka finds before it looks at the log, or in the log's own state; with all others
+# the answer says where the log starts, so that the producer can tell an expired sequence.
+_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    }
+)
 TOPIC_IDS_SINCE = 13
 
 
@@ -112,8 +127,9 @@ def _append(
     except HeadraceError as error:
         answer.error_code = error.code
         answer.error_message = str(error) or None
-        if isinstance(error, InvalidRecord):
+        if error.code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch):
             answer.log_start_offset = partition.log.log_start_offset
+        if isinstance(error, InvalidRecord):
             answer.record_errors = [
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
                 for index, message in error.record_errors

@@ -27,6 +27,7 @@ from headrace.protocol.records.header import (
     BatchHeader,
 )
 from headrace.protocol.records.patch import clear_append_time
+from headrace.protocol.records.scan import all_sound
 
 UNBOUNDED_MS: Final = 2**63 - 1
 ZSTD_SINCE_PRODUCE: Final = 7
@@ -137,15 +138,19 @@ def check_batches(
     return [(0, header)]
 
 
+class NotOneBatch(InvalidRecord):
+    """What came for a partition is not one batch that could be looked at any further."""
+
+
 def _not_one_batch(buffer: memoryview, produce_version: int) -> Exception:
     """Why the buffer is not exactly one magic 2 batch, in the words of Kafka's error codes."""
     size = len(buffer)
-    none = InvalidRecord("a produce request must have one record batch per partition")
+    none = NotOneBatch("a produce request must have one record batch per partition")
     length = _leading_batch(buffer)
     if length is None:
         return none
     if buffer[MAGIC_AT] != MAGIC:
-        return InvalidRecord(
+        return NotOneBatch(
             f"produce requests may only carry magic {MAGIC} batches, not {buffer[MAGIC_AT]}"
         )
     codec = buffer[22] & CODEC_MASK
@@ -153,7 +158,7 @@ def _not_one_batch(buffer: memoryview, produce_version: int) -> Exception:
     if length == size:
         return CorruptBatch(f"a batch of {size} bytes is shorter than its own header")
     if _leading_batch(buffer[length:]) is not None:
-        return InvalidRecord("a produce request may have only one record batch per partition")
+        return NotOneBatch("a produce request may have only one record batch per partition")
     return CorruptBatch(f"{size - length} stray bytes behind the batch")
 
 
@@ -218,6 +223,14 @@ def validate_records(
     except CorruptBatch as error:
         # In Kafka a broken stream surfaces as an exception that has no code of its own.
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
+    if not header.uses_append_time and all_sound(
+        payload,
+        header.record_count,
+        keys_required=rules.keys_required,
+        delta_min=earliest - header.base_timestamp if check_range else -UNBOUNDED_MS,
+        delta_max=latest - header.base_timestamp if check_range else UNBOUNDED_MS,
+    ):
+        return
     records = decode_payload(payload, header)
     for index, (offset, timestamp, key, _, _) in enumerate(records):
         if offset != header.base_offset + index:
