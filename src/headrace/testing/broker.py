@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 from headrace.testing.loop_thread import LoopThread
 
 if TYPE_CHECKING:
+    from headrace.log.real_files import RealFileSystem
     from headrace.node.node import Node
     from headrace.node.real_seams import ThreadExecutor
 
@@ -50,6 +51,7 @@ class Broker:
         self._thread: LoopThread | None = None
         self._node: Node | None = None
         self._executor: ThreadExecutor | None = None
+        self._files: RealFileSystem | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -173,10 +175,11 @@ class Broker:
         )
         thread = LoopThread(f"headrace-broker-{port}")
         executor = ThreadExecutor()
+        files = RealFileSystem() if self._durable else UnsyncedFileSystem()
         try:
             node = Node(
                 config,
-                files=RealFileSystem() if self._durable else UnsyncedFileSystem(),
+                files=files,
                 clock=RealClock(),
                 randomness=RealRandomness(),
                 executor=executor,
@@ -185,8 +188,10 @@ class Broker:
         except BaseException:
             thread.close()
             executor.close()
+            files.close()
             raise
-        self._node, self._thread, self._executor, self._port = node, thread, executor, port
+        self._node, self._thread, self._executor, self._files = node, thread, executor, files
+        self._port = port
 
     def _stop_node(self) -> None:
         if self._node is None or self._thread is None:
@@ -198,12 +203,14 @@ class Broker:
             self._forget()
 
     def _forget(self) -> None:
-        thread, executor = self._thread, self._executor
-        self._node = self._thread = self._executor = None
+        thread, executor, files = self._thread, self._executor, self._files
+        self._node = self._thread = self._executor = self._files = None
         if thread is not None:
             thread.close()
         if executor is not None:
             executor.close()
+        if files is not None:  # a killed node leaves its descriptors open
+            files.close()
 
     def _running_thread(self) -> LoopThread:
         if self._thread is None:

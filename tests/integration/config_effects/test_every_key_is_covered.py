@@ -1,0 +1,20 @@
+"""No configuration key without a test of its effect."""
+
+from headrace.core.broker_configs import BROKER_KEYS
+from headrace.core.topic_configs import TOPIC_KEYS
+from tests.integration.config_effects import (
+    test_broker_keys,
+    test_topic_compaction,
+    test_topic_limits,
+    test_topic_segments,
+)
+from tests.support.config_effects import shown_in
+
+
+def test_every_topic_key_has_a_test_of_its_effect() -> None:
+    shown = shown_in(test_topic_limits, test_topic_segments, test_topic_compaction)
+    assert shown == set(TOPIC_KEYS)
+
+
+def test_every_broker_key_has_a_test_of_its_effect() -> None:
+    assert shown_in(test_broker_keys) == set(BROKER_KEYS)
