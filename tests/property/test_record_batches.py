@@ -11,6 +11,7 @@ from headrace.protocol.records.decode import Record, decode_payload, iterate_rec
 from headrace.protocol.records.encode import BatchBuilder, encode_batch, encode_record, recompress
 from headrace.protocol.records.header import crc_matches, iterate_headers, parse_header
 from headrace.protocol.records.patch import refresh_crc
+from headrace.protocol.records.scan import all_sound
 from headrace.protocol.records.validate import BatchRules, check_batches
 from headrace.protocol.records.varint import encode_varint
 
@@ -76,6 +77,33 @@ def test_a_damaged_batch_is_refused_or_read_but_nothing_else(
     except HeadraceError:
         return
     assert len(list(iterate_records(batch))) == parse_header(batch).record_count
+
+
+@given(record_lists(), st.data())
+def test_the_quick_look_passes_what_the_slow_one_passes(
+    rows: list[Record], data: st.DataObject
+) -> None:
+    batch = encode_batch(rows)
+    for _ in range(data.draw(st.integers(0, 2))):
+        batch[data.draw(st.integers(61, len(batch) - 1))] = data.draw(st.integers(0, 255))
+    header = parse_header(batch)
+    low, high = sorted((data.draw(times), data.draw(times)))
+    try:
+        decoded = list(iterate_records(batch))
+    except HeadraceError:
+        good = False
+    else:
+        good = all(
+            record.offset == index and record.key is not None and low <= record.timestamp <= high
+            for index, record in enumerate(decoded)
+        )
+    assert good == all_sound(
+        bytes(batch[61:]),
+        len(rows),
+        keys_required=True,
+        delta_min=low - header.base_timestamp,
+        delta_max=high - header.base_timestamp,
+    )
 
 
 @given(st.binary(max_size=300), st.integers(0, 2**31 - 1))

@@ -4,6 +4,7 @@
     checksum    CRC-32C
     validate    what a broker asks of a batch before it appends it
     patch       offsets, leader epoch and append time, written in place
+    scan        whether all records of a batch are sound, quickly
     decode      the records inside a batch
     encode      batches from records; control batches; another codec
 
