@@ -13,12 +13,19 @@ import org.apache.kafka.common.utils.Exit;
 /** Reads one JSON array per line (class name, arguments), runs each, answers one JSON object per line. */
 public class ToolBatch {
     static final class Ended extends RuntimeException {
-        final int code;
-
         Ended(int code) {
             super("exit " + code, null, false, false);
-            this.code = code;
         }
+    }
+
+    /** The code a tool ended with; some catch the exception and then try to end once more. */
+    private static Integer ended;
+
+    private static void end(int code) {
+        if (ended == null) {
+            ended = code;
+        }
+        throw new Ended(code);
     }
 
     public static void main(String[] ignored) throws Exception {
@@ -26,8 +33,8 @@ public class ToolBatch {
         PrintStream answers = System.out;
         PrintStream errors = System.err;
         // Tools end by Exit.exit: turned into an exception, so that the JVM lives for the next one.
-        Exit.setExitProcedure((code, message) -> { throw new Ended(code); });
-        Exit.setHaltProcedure((code, message) -> { throw new Ended(code); });
+        Exit.setExitProcedure((code, message) -> end(code));
+        Exit.setHaltProcedure((code, message) -> end(code));
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             String[] words = json.readValue(line, String[].class);
@@ -51,14 +58,13 @@ public class ToolBatch {
 
     private static int run(String[] words) throws ReflectiveOperationException {
         Object arguments = Arrays.copyOfRange(words, 1, words.length);
+        ended = null;
         try {
             Class.forName(words[0]).getMethod("main", String[].class).invoke(null, arguments);
-            return 0;
+            return ended == null ? 0 : ended;
         } catch (InvocationTargetException thrown) {
-            for (Throwable cause = thrown.getCause(); cause != null; cause = cause.getCause()) {
-                if (cause instanceof Ended) {
-                    return ((Ended) cause).code;
-                }
+            if (ended != null) {
+                return ended;
             }
             thrown.getCause().printStackTrace();
             return 1;
