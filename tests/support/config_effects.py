@@ -24,7 +24,12 @@ F = TypeVar("F", bound=Callable[..., object])
 
 WAIT_SECONDS = 20.0
 # Housekeeping that comes round at once instead of every few seconds or minutes.
-BUSY = {"log.retention.check.interval.ms": "20", "log.cleaner.backoff.ms": "50"}
+BUSY = {
+    "log.retention.check.interval.ms": "20",
+    "log.cleaner.backoff.ms": "20",
+    # Only what is on disk for certain is compacted.
+    "log.flush.offset.checkpoint.interval.ms": "20",
+}
 
 
 def effect_of(*names: str) -> Callable[[F], F]:

@@ -14,7 +14,7 @@ from headrace.core.config_keys import ConfigKey, ConfigType, Synonym, Update
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.topic_configs import TOPIC_KEYS
 from headrace.log.compaction.request import CompactionRequest, CompactionResult
-from headrace.log.compaction.runner import ProcessCompactor
+from headrace.log.compaction.runner import InlineCompactor
 from headrace.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -36,6 +36,7 @@ from headrace.testing import Broker
 from headrace.testing.unsynced_files import UnsyncedFile
 from tests.support.batches import Batch, record
 from tests.support.config_effects import (
+    BUSY,
     alter_brokers,
     config_value,
     effect_of,
@@ -357,8 +358,8 @@ def test_retention_waits_for_its_next_check() -> None:
 @effect_of("log.cleaner.backoff.ms")
 def test_compaction_waits_for_its_next_round() -> None:
     with (
-        Broker(settings={"log.cleaner.backoff.ms": "20"}) as often,
-        Broker(settings={"log.cleaner.backoff.ms": "3600000"}) as seldom,
+        Broker(settings=BUSY) as often,
+        Broker(settings={**BUSY, "log.cleaner.backoff.ms": "3600000"}) as seldom,
     ):
         for broker in (seldom, often):
             topic = broker.create_topic("cleaned", configs=EAGER)
@@ -371,15 +372,14 @@ def test_compaction_waits_for_its_next_round() -> None:
 def test_the_compactor_is_told_how_much_memory_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it does with less than it needs is shown in the tests of its map of keys."""
     told: set[int] = set()
-    really = ProcessCompactor.compact
+    really = InlineCompactor.compact
 
-    def compact(process: ProcessCompactor, request: CompactionRequest) -> CompactionResult:
+    def compact(process: InlineCompactor, request: CompactionRequest) -> CompactionResult:
         told.add(request.memory_bytes)
         return really(process, request)
 
-    monkeypatch.setattr(ProcessCompactor, "compact", compact)
-    settings = {"log.cleaner.backoff.ms": "20", "log.cleaner.dedupe.buffer.size": "1234567"}
-    with Broker(settings=settings) as broker:
+    monkeypatch.setattr(InlineCompactor, "compact", compact)
+    with Broker(settings={**BUSY, "log.cleaner.dedupe.buffer.size": "1234567"}) as broker:
         topic = broker.create_topic("cleaned", configs=EAGER)
         publish(broker, topic, [b"x"] * 3, keys=[b"k"] * 3)
         eventually(lambda: told == {1234567}, "a round of compaction")
