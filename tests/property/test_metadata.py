@@ -35,16 +35,22 @@ from tests.support.metadata import ENDPOINTS, MetadataNode, cluster, machine
 
 Script = list[Command[Any]]
 
-names = st.sampled_from(["a", "b", "a.b", "a_b", "..", "c" * 249, ""])
+names = st.sampled_from(["a", "b", "c", "a.b", "a_b", "c" * 249, ".."])
 nodes = st.sampled_from([NodeId(0), NodeId(1), NodeId(2)])
 keys = st.sampled_from(["retention.ms", "cleanup.policy", "flush.ms", "nonsense"])
 broker_keys = st.sampled_from(["log.retention.ms", "num.partitions", "nonsense"])
 values = st.sampled_from(["1", "60000", "compact", "delete,compact", "", "x"])
-pairs = st.lists(st.tuples(keys, values), max_size=3).map(tuple)
+good_pairs = st.sampled_from(
+    [("retention.ms", "9"), ("cleanup.policy", "compact"), ("flush.ms", "7")]
+)
+pairs = st.lists(good_pairs, max_size=2).map(tuple) | st.lists(
+    st.tuples(keys, values), max_size=3
+).map(tuple)
 assignments = st.lists(
     st.tuples(st.integers(0, 3), st.lists(st.integers(0, 3), max_size=3).map(tuple)), max_size=3
 ).map(tuple)
 new_topics = st.one_of(
+    st.builds(NewTopic, names, st.integers(1, 3), st.just(1), configs=pairs),
     st.builds(NewTopic, names, st.integers(-2, 5), st.integers(-1, 3), configs=pairs),
     st.builds(NewTopic, names, assignments=assignments),
 )

@@ -193,9 +193,12 @@ async def test_after_a_failed_flush_nothing_changes_until_the_log_is_opened_agai
     assert failed.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert failed.value.retriable
     node.disk.faults.rules = []
-    for _ in range(2):
-        with pytest.raises(StorageError):
-            await node.controller.submit(create("u"))
+    operations = len(node.disk.operations)
+    for command in (create("u"), UnfenceBroker(NODE)):
+        with pytest.raises(StorageError) as refused:
+            await node.controller.submit(command)
+        assert "restart" in refused.value.hint
+    assert len(node.disk.operations) == operations
     assert node.image is image
     await node.controller.stop()
     again = await MetadataNode(node.disk.after_kill()).join()

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from headrace.controller.commands import CreateTopics, NewTopic
-from headrace.controller.snapshots import SnapshotId, list_snapshots
+from headrace.controller.commands import CreateTopics, DeleteTopics, NewTopic, TopicToDelete
+from headrace.controller.image import Image
+from headrace.controller.snapshots import SnapshotId, list_snapshots, load_newest
 from headrace.core.errors import StartupRefused
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
@@ -75,9 +76,25 @@ async def test_a_snapshot_replaces_the_log_before_it() -> None:
 
 
 async def test_an_older_snapshot_is_removed_with_its_successor_in_place() -> None:
-    node = await stopped("a", "b", "c", "d", "e", "f", "g", "h", "i", snapshot_records_min=4)
-    assert len(list_snapshots(node.disk, METADATA)) == 1
-    assert not [n for n in node.disk.list_directory(METADATA) if n.endswith(".tmp")]
+    node = await MetadataNode(SimulatedFileSystem(), snapshot_records_min=4).join()
+    seen: set[SnapshotId] = set()
+    for _ in range(10):
+        await node.controller.submit(create("t"))
+        await node.controller.submit(DeleteTopics((TopicToDelete("t"),)))
+        (newest,) = list_snapshots(node.disk, METADATA)
+        seen.add(newest)
+    assert len(seen) > 2
+    await node.stop()
+
+
+async def test_what_a_crash_left_of_a_snapshot_is_cleared_away_by_the_next() -> None:
+    node = await stopped("a")
+    disk = node.disk.after_kill()
+    disk.write_file(f"{METADATA}/{SnapshotId(3, 1).file_name}.tmp", b"half")
+    again = await MetadataNode(disk, snapshot_records_min=1).join()
+    await again.controller.submit(DeleteTopics((TopicToDelete("a"),)))
+    assert not [name for name in disk.list_directory(METADATA) if name.endswith(".tmp")]
+    await again.stop()
 
 
 async def test_snapshots_become_rarer_as_the_image_grows() -> None:
@@ -142,6 +159,31 @@ async def test_a_damaged_snapshot_without_the_log_it_replaced_refuses_to_start(
     assert "no snapshot reaches" in str(refused.value)
     assert refused.value.hint
     assert snapshot.file_name in caplog.text
+
+
+async def test_no_flipped_bit_in_a_snapshot_passes_for_the_truth() -> None:
+    node = await stopped("a", "b", "c", snapshot_records_min=8)
+    (snapshot,) = list_snapshots(node.disk, METADATA)
+    path = f"{METADATA}/{snapshot.file_name}"
+    whole = node.disk.read_file(path)
+    empty = Image(node.image.cluster_id)
+    truth = load_newest(node.disk, METADATA, empty)
+    assert "a" in truth.topics
+    for position in range(len(whole)):
+        flipped = bytearray(whole)
+        flipped[position] ^= 4
+        node.disk.write_file(path, flipped)
+        assert load_newest(node.disk, METADATA, empty) in (truth, empty), position
+
+
+async def test_a_flipped_bit_in_a_log_that_was_closed_cleanly_refuses_to_start() -> None:
+    node = await stopped("flipped")
+    (name,) = log_files(node.disk)
+    data = node.disk.read_file(f"{METADATA}/{name}")
+    disk = node.disk.after_kill()
+    disk.write_file(f"{METADATA}/{name}", data.replace(b"flipped", b"flopped"))
+    with pytest.raises(StartupRefused, match="does not match its checksum"):
+        await MetadataNode(disk).start()
 
 
 async def test_a_snapshot_without_its_footer_is_passed_over() -> None:
