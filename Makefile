@@ -7,9 +7,10 @@ BIN := $(VENV)/bin
 # Installs into the environment from outside, so that Debian's python3-venv is not needed.
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check --quiet
 WORKERS ?= 2
+SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check format bench bench-short docs lock wheel clean
+.PHONY: help setup demo test test-long check format fuzz bench bench-short docs lock wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -50,6 +51,10 @@ check: setup  ## format, lint, types, imports, dead code, generated pages
 format: setup  ## write the format that check wants
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+fuzz: setup  ## coverage-guided fuzzing of every decoder for SECONDS (60)
+	$(PIP) install --only-binary :all: atheris
+	$(BIN)/python -m fuzz.decode --seconds $(SECONDS)
 
 bench: setup  ## side by side with Apache Kafka; writes docs/benchmarks.md
 	$(BIN)/python -m bench
