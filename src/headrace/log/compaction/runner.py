@@ -4,6 +4,7 @@ Two passes over a gigabyte in the broker's process would hold the interpreter lo
 request; a process of its own costs 50 ms to start and nothing after.
 """
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -63,7 +64,7 @@ class ProcessCompactor:
                 text=True,
             )
         try:
-            answer, _ = process.communicate(request.to_json())
+            answer = _converse(process, request.to_json() + "\n")
         finally:
             with self._lock:
                 self._process = None
@@ -77,3 +78,16 @@ class ProcessCompactor:
             self._stopped = True
             if self._process is not None:
                 self._process.kill()
+
+
+def _converse(process: subprocess.Popen[str], request: str) -> str:
+    """Hand over the request, wait for the answer and the end; its input is open until then."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    answer = ""
+    # A worker that died before it read everything: its exit code says so.
+    with contextlib.suppress(BrokenPipeError), process:
+        process.stdin.write(request)
+        process.stdin.flush()
+        answer = process.stdout.read()
+    return answer

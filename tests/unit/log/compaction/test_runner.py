@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from headrace.core.errors import StorageError
 from headrace.log.compaction.request import CompactionResult
-from headrace.log.compaction.runner import InlineCompactor, ProcessCompactor
+from headrace.log.compaction.runner import WORKER, InlineCompactor, ProcessCompactor
+from headrace.log.compaction.worker import LOCK
 from headrace.log.real_files import RealFileSystem
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
@@ -62,3 +64,29 @@ def test_a_stopped_compactor_ends_its_worker_and_starts_no_other(tmp_path: Path)
     assert isinstance(outcome[0], StorageError)
     with pytest.raises(StorageError, match="stopped"):
         compactor.compact(log.request())
+
+
+def test_a_worker_that_dies_at_once_is_an_error(tmp_path: Path) -> None:
+    log = _log(tmp_path / "t-0")
+    with pytest.raises(StorageError, match="it died"):
+        ProcessCompactor([sys.executable, "-c", "import os; os._exit(9)"]).compact(log.request())
+
+
+def test_two_workers_never_share_a_data_directory(tmp_path: Path) -> None:
+    """A broker that was killed and started again may find the old one's worker still there."""
+    log = _log(tmp_path / "t-0")
+    lock = RealFileSystem().lock(str(tmp_path / LOCK))
+    with pytest.raises(StorageError, match="BlockingIOError"):
+        ProcessCompactor().compact(log.request())
+    lock.release()
+    assert ProcessCompactor().compact(log.request()).replacements
+
+
+def test_a_worker_ends_with_its_broker(tmp_path: Path) -> None:
+    log = CompactedLog(RealFileSystem(), str(tmp_path / "t-0"))
+    for first in range(0, 60_000, 6_000):
+        rows = [Record(first + i, 100, b"k%d" % i, b"%d" % first) for i in range(6_000)]
+        log.add_segment([encode_batch(rows)])
+    request = log.request().to_json() + "\n"
+    orphan = subprocess.run(WORKER, input=request, capture_output=True, text=True, check=False)
+    assert (orphan.returncode, orphan.stdout) == (1, "")
