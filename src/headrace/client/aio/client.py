@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from headrace.client.aio.producer import AsyncProducer
 from headrace.client.aio.reader import AsyncReader
 from headrace.client.core.cluster import Cluster, TopicState
 from headrace.client.core.failures import BrokerUnreachable, ClientClosed
-from headrace.client.core.flows import Ask, AskMany, Effect, Flow, Session
+from headrace.client.core.flows import SHARED_CHANNEL, Ask, AskMany, Effect, Flow, Session
 from headrace.client.core.lookups import ensure_topics, refresh_metadata
 from headrace.client.core.models import OffsetSpec
 from headrace.client.core.settings import (
@@ -52,7 +53,8 @@ class AsyncClient:
         self.clock: Clock = SystemClock() if clock is None else clock
         self._connect: Connect = connect_by_loop if connect is None else connect
         self._tls = tls_context(self.settings.security)
-        self._links: dict[NodeId, Link] = {}
+        self._links: dict[tuple[NodeId, int], Link] = {}
+        self._channels = count(SHARED_CHANNEL + 1)
         self._owned: list[AsyncProducer | AsyncReader] = []
         self._closed = False
         self.session = Session(
@@ -121,7 +123,7 @@ class AsyncClient:
 
     def submit(self, ask: Ask) -> Answer:
         """Send one request; requests to one node keep their order."""
-        link = self._link(ask.node)
+        link = self._link(ask.node, ask.channel)
         if isinstance(link, HeadraceError):
             answer: Answer = asyncio.get_running_loop().create_future()
             answer.set_exception(link)
@@ -170,19 +172,35 @@ class AsyncClient:
                 raise failure
         return outcomes
 
-    def _link(self, node: NodeId) -> Link | HeadraceError:
+    def new_channel(self) -> int:
+        """A number for connections that are not shared with anybody."""
+        return next(self._channels)
+
+    async def close_channel(self, channel: int) -> None:
+        """Close the connections of a channel."""
+        for key in [key for key in self._links if key[1] == channel]:
+            link = self._links.pop(key)
+            link.close()
+            await link.wait_closed()
+
+    def _link(self, node: NodeId, channel: int) -> Link | HeadraceError:
         if self._closed:
             return ClientClosed()
         address = self.session.cluster.address(node)
         if address is None:
             return BrokerUnreachable(f"broker {node} is not in the cluster's metadata")
-        link = self._links.get(node)
-        if link is None or link.is_closed or link.address != address:
+        link = self._links.get((node, channel))
+        if link is None or link.is_closed or not link.address.is_same_place(address):
             if link is not None:
                 link.close()
-            link = self._links[node] = Link(address, self.settings, self._tls, self._connect)
+            link = Link(address, self.settings, self._tls, self._connect)
+            self._links[node, channel] = link
         return link
 
     def _connected(self) -> list[NodeId]:
-        ready = [(link.in_flight, node) for node, link in self._links.items() if link.is_ready]
+        ready = [
+            (link.in_flight, node)
+            for (node, channel), link in self._links.items()
+            if link.is_ready and channel == SHARED_CHANNEL
+        ]
         return [node for _, node in sorted(ready)]

@@ -32,7 +32,7 @@ class AsyncReader:
         settings: ReaderSettings,
     ) -> None:
         self._client = client
-        self._fetching = Fetching(client.session, settings)
+        self._fetching = Fetching(client.session, settings, client.new_channel())
         self._fetching.assign(assignment)
         self._arrived = asyncio.Event()
         self._in_flight: set[Answer] = set()
@@ -108,6 +108,7 @@ class AsyncReader:
         self._closed = True
         for answer in list(self._in_flight):
             answer.cancel()
+        await self._client.close_channel(self._fetching.channel)
 
     async def _poll(self, timeout_ms: float, take: Callable[[], R]) -> R | None:
         deadline_ms = self._client.now_ms() + timeout_ms

@@ -3,6 +3,7 @@
 import inspect
 import select
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -10,9 +11,9 @@ from headrace.client.blocking.admin import Admin
 from headrace.client.blocking.link import Link, Ticket
 from headrace.client.blocking.producer import Producer
 from headrace.client.blocking.reader import Reader
-from headrace.client.core.cluster import Cluster, TopicState
+from headrace.client.core.cluster import BrokerAddress, Cluster, TopicState
 from headrace.client.core.failures import BrokerUnreachable, CallTimedOut, ClientClosed
-from headrace.client.core.flows import Ask, AskMany, Effect, Flow, Session
+from headrace.client.core.flows import SHARED_CHANNEL, Ask, AskMany, Effect, Flow, Session
 from headrace.client.core.lookups import ensure_topics, refresh_metadata
 from headrace.client.core.models import OffsetSpec
 from headrace.client.core.settings import (
@@ -50,7 +51,8 @@ class Client:
         self.settings = settings_from(target)
         self._clock: Clock = SystemClock() if clock is None else clock
         self._tls = tls_context(self.settings.security)
-        self._links: dict[NodeId, Link] = {}
+        self._links: dict[tuple[NodeId, int], Link] = {}
+        self._channels = count(SHARED_CHANNEL + 1)
         self._owned: list[Producer | Reader] = []
         self._closed = False
         self.now_ms = self._clock.monotonic_ms
@@ -114,7 +116,7 @@ class Client:
     def submit(self, ask: Ask) -> Ticket:
         """Send one request; requests to one node keep their order."""
         try:
-            return self._link(ask.node).submit(ask)
+            return self._link(ask.node, ask.channel).submit(ask)
         except HeadraceError as error:
             ticket = Ticket()
             ticket.outcome = error
@@ -185,22 +187,32 @@ class Client:
         if self.now_ms() >= deadline_ms:
             raise CallTimedOut("the time for this call is up")
 
-    def _link(self, node: NodeId) -> Link:
+    def new_channel(self) -> int:
+        """A number for connections that are not shared with anybody."""
+        return next(self._channels)
+
+    def close_channel(self, channel: int) -> None:
+        """Close the connections of a channel."""
+        for key in [key for key in self._links if key[1] == channel]:
+            self._links.pop(key).fail(ClientClosed("connection"))
+
+    def _link(self, node: NodeId, channel: int) -> Link:
         if self._closed:
             raise ClientClosed()
         address = self.session.cluster.address(node)
         if address is None:
             raise BrokerUnreachable(f"broker {node} is not in the cluster's metadata")
-        link = self._links.get(node)
-        if link is not None and self._is_usable(link, address.host, address.port):
+        link = self._links.get((node, channel))
+        if link is not None and self._is_usable(link, address):
             return link
-        link = self._links[node] = Link(address, self.settings, self._tls, self.now_ms)
+        link = Link(address, self.settings, self._tls, self.now_ms)
+        self._links[node, channel] = link
         return link
 
-    def _is_usable(self, link: Link, host: str, port: int) -> bool:
+    def _is_usable(self, link: Link, address: BrokerAddress) -> bool:
         if link.is_closed:
             return False
-        if (link.address.host, link.address.port) == (host, port) and (
+        if link.address.is_same_place(address) and (
             link.is_waiting
             or self.now_ms() - link.last_used_ms < self.settings.connection_idle_ms_max
         ):
@@ -209,4 +221,8 @@ class Client:
         return False
 
     def _connected(self) -> list[NodeId]:
-        return [node for node, link in self._links.items() if not link.is_closed]
+        return [
+            node
+            for (node, channel), link in self._links.items()
+            if channel == SHARED_CHANNEL and not link.is_closed
+        ]

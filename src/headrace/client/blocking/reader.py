@@ -32,7 +32,7 @@ class Reader:
         settings: ReaderSettings,
     ) -> None:
         self._client = client
-        self._fetching = Fetching(client.session, settings)
+        self._fetching = Fetching(client.session, settings, client.new_channel())
         self._fetching.assign(assignment)
         self._in_flight: list[tuple[FetchCall, Ticket]] = []
         self._closed = False
@@ -103,8 +103,9 @@ class Reader:
         return self._fetching.partitions
 
     def close(self) -> None:
-        """Stop reading; the client's sockets stay open."""
+        """Stop reading, and close the sockets that only this reader used."""
         self._closed = True
+        self._client.close_channel(self._fetching.channel)
 
     def _poll(self, timeout_ms: float, take: Callable[[], R]) -> R | None:
         client, fetching = self._client, self._fetching

@@ -30,6 +30,10 @@ class BrokerAddress:
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
+    def is_same_place(self, other: "BrokerAddress") -> bool:
+        """Whether a connection to one is a connection to the other."""
+        return (self.host, self.port) == (other.host, other.port)
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:

@@ -43,8 +43,9 @@ class FetchCall:
 class Fetching:
     """Cursors for the assigned partitions, and the fetches that move them."""
 
-    def __init__(self, session: Session, settings: ReaderSettings) -> None:
+    def __init__(self, session: Session, settings: ReaderSettings, channel: int) -> None:
         self._session = session
+        self.channel = channel
         self._settings = settings
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._specs: dict[TopicPartition, OffsetSpec] = {}
@@ -172,6 +173,7 @@ class Fetching:
             FetchResponse,
             self._session.settings.request_timeout_ms + settings.fetch_wait_ms_max,
             version_max=1000 if by_id else _LAST_VERSION_BY_NAME,
+            channel=self.channel,
         )
         return FetchCall(ask, planned)
 

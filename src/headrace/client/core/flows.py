@@ -22,6 +22,8 @@ from headrace.core.ids import NodeId
 from headrace.core.seams import Randomness
 from headrace.protocol.message import Message
 
+SHARED_CHANNEL = 0
+
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
 
@@ -31,7 +33,9 @@ class Ask:
     """Send a request to a node and hand back its answer.
 
     `version_min` and `version_max` narrow the negotiated version where a call needs a field
-    that older versions lack, or must not use a newer one.
+    that older versions lack, or must not use a newer one. Requests of one `channel` share a
+    connection and are answered in order; a reader has its own, or everything else would wait
+    behind its long polls.
     """
 
     node: NodeId
@@ -41,6 +45,7 @@ class Ask:
     version_min: int = 0
     version_max: int = 1000
     expects_answer: bool = True
+    channel: int = SHARED_CHANNEL
 
 
 @dataclass(slots=True)

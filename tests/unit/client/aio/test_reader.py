@@ -91,7 +91,7 @@ def test_records_are_read_in_order_and_to_the_end(run: Run) -> None:
             assert offsets == list(range(5, 35))
             assert await reader.position(T0) == 35
             assert reader.high_watermark(T0) == 35
-            assert shelf.broker.connections == 2, "one to bootstrap, one to the leader"
+            assert shelf.broker.connections == 3, "to bootstrap, to the leader, and to fetch"
 
     run(story())
 

@@ -70,7 +70,7 @@ class Bench:
         self.clock = ManualClock()
         self.session = make_session(self.clock)
         self.session.cluster.update(metadata(2, brokers=(0, 1)), 0)
-        self.fetching = Fetching(self.session, ReaderSettings(**settings))
+        self.fetching = Fetching(self.session, ReaderSettings(**settings), 1)
         self.fetching.assign({T0: start, T1: start})
 
     def plan(self) -> list[FetchCall]:
