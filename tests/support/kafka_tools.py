@@ -80,7 +80,7 @@ class KafkaTools:
         """Run several tools (each a class name and its arguments) one after another in one JVM."""
         text = "".join(json.dumps(list(invocation)) + "\n" for invocation in invocations)
         reply = self.run_program("ToolBatch", text=text, timeout_seconds=timeout_seconds)
-        lines = [json.loads(line) for line in reply.checked().splitlines()]
+        lines = [json.loads(line) for line in reply.checked().split("\n") if line]
         assert len(lines) == len(invocations), f"{len(lines)} answers\n{reply.error}"
         return [ToolResult(line["exit"], line["out"], line["err"]) for line in lines]
 
