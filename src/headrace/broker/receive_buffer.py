@@ -12,7 +12,8 @@ from headrace.core.errors import MalformedMessage
 
 _LENGTH = Struct(">i").unpack_from
 
-SMALL = 64 * 1024
+# Room for a burst of small requests; every connection holds this much while it talks.
+SMALL = 16 * 1024
 # Left-over bytes up to this many are moved to the front rather than read around.
 SMALL_MOVE = 4 * 1024
 GROW_STEP = 2 * 1024 * 1024
@@ -61,8 +62,8 @@ class ReceiveBuffer:
             yield frame
 
     def release_if_idle(self) -> None:
-        """Give back the memory of a past large frame."""
-        if self._start == self._end and len(self._buffer) > SMALL:
+        """Give back the memory; the next bytes will claim some anew."""
+        if self._start == self._end and self._buffer:
             self._buffer = bytearray()
             self._view = memoryview(self._buffer)
             self._start = self._end = 0

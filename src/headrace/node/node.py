@@ -23,7 +23,6 @@ from headrace.controller.records import (
     METADATA_VERSION_LEVEL_MIN,
 )
 from headrace.core.broker_configs import BrokerConfig
-from headrace.core.errors import StartupRefused
 from headrace.core.files import FileSystem
 from headrace.core.ids import NodeId
 from headrace.core.listeners import SECURITY_PROTOCOLS
@@ -76,11 +75,12 @@ class Node:
         self.addresses: dict[str, tuple[str, int]] = {}
 
     async def start(self) -> None:
-        """Serve when this returns; on an error everything begun is undone."""
+        """Serve when this returns; on an error the directory is let go of as it is."""
         try:
             await self._start()
         except BaseException:
-            await self.stop()
+            # Not a stop: logs that were not opened yet would be called clean.
+            self.kill()
             raise
 
     async def _start(self) -> None:
@@ -116,6 +116,9 @@ class Node:
             on_dirty=group_commit.mark if config.log_flush_policy == "fsync" else None,
         )
         replicas.load(controller.image)
+        # What a killed process left in the page cache counts only once it is on disk; were we
+        # to serve before, the high watermark would be seen to fall.
+        await group_commit.settle()
         controller.subscribe(replicas.follow)
         auto_creation = AutoCreation(controller)
         self._on_stop.push_async_callback(auto_creation.close)
@@ -158,11 +161,6 @@ class Node:
         count = ConnectionCount(self._config.max_connections, self._config.max_connections_per_ip)
         idle_seconds = self._config.connections_max_idle_ms / 1000
         for settings in self._config.parsed_listeners():
-            if settings.security_protocol != "PLAINTEXT":
-                raise StartupRefused(
-                    f"listener {settings.name} asks for {settings.security_protocol}: "
-                    "only PLAINTEXT listeners can be served"
-                )
             listener = Listener(
                 settings.name, dispatcher, count, now=loop.time, idle_seconds_max=idle_seconds
             )

@@ -44,11 +44,15 @@ class GroupCommit:
         finally:
             self._rounds = None
 
+    async def settle(self) -> None:
+        """Return when nothing waits for the disk."""
+        if self._rounds is not None:
+            await self._rounds
+
     async def close(self) -> None:
         """Finish the rounds that were asked for, take no more."""
         self._closed = True
-        if self._rounds is not None:
-            await self._rounds
+        await self.settle()
 
 
 def _flush_all(marked: list[tuple[Partition, int]]) -> list[FlushResult]:

@@ -76,14 +76,16 @@ class Partition:
         self.partition_epoch = 0
         self.replicas: tuple[NodeId, ...] = ()
         self.isr: tuple[NodeId, ...] = ()
-        # What recovery found is on disk: it survived, so it is committed on a single replica.
-        self.high_watermark = log.log_end_offset
+        # After a crash the tail that recovery found may still be in the page cache alone.
+        self.high_watermark = log.log_end_offset if on_dirty is None else log.flushed_offset
         # Both only grow; waiting fetches measure what became visible since they looked.
         self.appended_bytes = 0
         self.visible_bytes = 0
         self._on_dirty = on_dirty
         self._commit_waiters: deque[tuple[Offset, CommitCallback]] | None = None
         self._watchers: list[Watcher] | None = None
+        if on_dirty is not None and self.high_watermark < log.log_end_offset:
+            on_dirty(self)
 
     def lead(
         self,

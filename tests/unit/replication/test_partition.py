@@ -75,6 +75,21 @@ def test_with_flushes_only_what_is_flushed_is_visible(make: Callable[..., Partit
     assert (dirty, before, partition.high_watermark) == ([partition], 0, 2)
 
 
+def test_what_a_crash_left_unflushed_is_flushed_before_it_is_shown(
+    make: Callable[..., Partition], files: UnsyncedFileSystem, tmp_path: Path
+) -> None:
+    killed = make(on_dirty=lambda _: None)
+    produce(killed, 3)
+    # Opened again without a close: what a killed process leaves behind.
+    dirty: list[Partition] = []
+    log = PartitionLog.open(files, str(tmp_path / "t-0"), killed.settings.log, RealClock())
+    found = Partition(killed.id, killed.topic_id, log, killed.settings, on_dirty=dirty.append)
+    assert log.log_end_offset == 3
+    assert (found.high_watermark, dirty) == (0, [found])
+    found.flushed(log.flush(), 0)
+    assert found.high_watermark == 3
+
+
 def test_the_high_watermark_never_moves_back(make: Callable[..., Partition]) -> None:
     partition = make(on_dirty=lambda _: None)
     produce(partition, 3)
