@@ -127,3 +127,15 @@ def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     assert str(file) in refused("--data-dir", str(file), "--listen", "127.0.0.1:0")
+
+
+def test_a_broker_runs_without_uvloop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on platforms that have none: the import fails and asyncio's own loop is used."""
+    (tmp_path / "uvloop.py").write_text("raise ImportError('not here')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    listen = f"127.0.0.1:{free_port()}"
+    with serving("--data-dir", str(tmp_path / "data"), "--listen", listen) as (process, _):
+        with Client(listen) as client, client.producer() as producer:
+            assert producer.send_and_wait("plain", b"x").offset == 0
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_SECONDS) == 0
