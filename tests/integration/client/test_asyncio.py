@@ -131,9 +131,11 @@ def test_admin_calls_have_their_effect(tell: Callable[[Story], None]) -> None:
                 ]
             }
         )
-        configs = (await admin.describe_configs([resource]))[resource]
+        while True:
+            configs = (await admin.describe_configs([resource]))[resource]
+            if configs["cleanup.policy"].value == "delete,compact":
+                break
         assert configs["retention.ms"].is_default
-        assert configs["cleanup.policy"].value == "delete,compact"
         cluster = await admin.describe_cluster()
         node = cluster.brokers[0].node_id
         broker = ConfigResource(ResourceType.BROKER, str(node))
@@ -148,6 +150,8 @@ def test_admin_calls_have_their_effect(tell: Callable[[Story], None]) -> None:
         }
         assert sizes[partition] > 0
         await admin.delete_topics([ids[name]])
+        while name in [topic.name for topic in await admin.list_topics()]:
+            pass
         with pytest.raises(ApiError) as refusal:
             await admin.describe_topics([name])
         assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from headrace.client.core.failures import raise_for
-from headrace.client.core.flows import Flow, Session, ask_any, retrying
+from headrace.client.core.flows import Flow, Pause, Session, ask_any, retrying
 from headrace.client.core.lookups import refresh_metadata, topic_error
 from headrace.client.core.models import (
     BrokerDescription,
@@ -14,7 +14,7 @@ from headrace.client.core.models import (
     TopicDescription,
 )
 from headrace.core.errors import ErrorCode
-from headrace.core.ids import NO_TOPIC_ID
+from headrace.core.ids import NO_TOPIC_ID, TopicPartition
 from headrace.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -39,6 +39,8 @@ from headrace.protocol.messages.describe_cluster import (
 )
 from headrace.protocol.messages.metadata import MetadataResponseTopic
 
+_LOOKS_MAX = 8
+
 
 def create_topics(
     session: Session, topics: Sequence[NewTopic], *, validate_only: bool
@@ -54,10 +56,29 @@ def create_topics(
         response = yield from ask_any(session, request, CreateTopicsResponse)
         for result in response.topics:
             raise_for(result.error_code, result.error_message, f"create topic {result.name!r}")
-        session.cluster.forget(result.name for result in response.topics)
+        counts = {result.name: max(result.num_partitions, 1) for result in response.topics}
+        if not validate_only:
+            yield from _until_visible(session, counts)
         return {result.name: result.topic_id for result in response.topics}
 
     return (yield from retrying(session, attempt))
+
+
+def _until_visible(session: Session, counts: Mapping[str, int]) -> Flow[None]:
+    """Wait a little until brokers tell of what the controller has made, leaders included.
+
+    Without it a reader made next might be told that its topic does not exist.
+    """
+    cluster = session.cluster
+    for attempt in range(1, _LOOKS_MAX + 1):
+        yield from refresh_metadata(session, counts)
+        if all(
+            cluster.leader(TopicPartition(name, number)) is not None
+            for name, count in counts.items()
+            for number in range(count)
+        ):
+            return
+        yield Pause(session.backoff.delay_ms(attempt) / 4)
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
@@ -189,9 +210,10 @@ def create_partitions(
 
     def attempt() -> Flow[None]:
         response = yield from ask_any(session, request, CreatePartitionsResponse)
-        session.cluster.forget(counts)
         for result in response.results:
             raise_for(result.error_code, result.error_message, f"partitions of {result.name!r}")
+        if not validate_only:
+            yield from _until_visible(session, counts)
 
     yield from retrying(session, attempt)
 
