@@ -164,7 +164,7 @@ class LogDirectory:
             log_start_offset=self._log_starts.get(partition, 0),
             clean=self.clean,
             topic_id=topic_id,
-            lower_recovery_point=self._write_recovery_points,
+            lower_checkpoints=self._write_tables,
         )
         self.logs[partition] = log
         return log
@@ -197,8 +197,7 @@ class LogDirectory:
         would pass for deleted, and its torn tail for checked.
         """
         if partition in self._log_starts or partition in self._recovery_points:
-            self._log_starts = self._write(LOG_STARTS, self._current_log_starts)
-            self._write_recovery_points()
+            self._write_tables()
 
     def _part_with(self, partition: TopicPartition, suffix: str, due_ms: int | None) -> None:
         name = parting_name(partition, self._randomness.uuid().hex, suffix)
@@ -242,6 +241,11 @@ class LogDirectory:
             if durable:
                 self._files.sync_directory(self.path)
 
+    def _write_tables(self) -> None:
+        """Both, durably: the second one syncs the name of the first."""
+        self._log_starts = self._write(LOG_STARTS, self._current_log_starts)
+        self._write_recovery_points()
+
     def _write_recovery_points(self) -> None:
         """Bring them to disk, for certain.
 
@@ -281,7 +285,7 @@ class LogDirectory:
     def _current_log_starts(self) -> dict[TopicPartition, Offset]:
         starts = {tp: o for tp, o in self._log_starts.items() if tp in self._on_disk}
         for tp, log in list(self.logs.items()):
-            if log.log_start_offset > log.segments[0].base_offset:
+            if log.start_is_nameless:
                 starts[tp] = log.log_start_offset
         return starts
 

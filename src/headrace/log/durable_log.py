@@ -39,7 +39,7 @@ class DurableLog:
         "_flushing",
         "_history",
         "_lock",
-        "_lower_recovery_point",
+        "_lower_checkpoints",
         "_roll_limit_ms",
         "_segments",
         "_shaping",
@@ -90,7 +90,7 @@ class DurableLog:
         self._unsynced_indexes: tuple[Segment, ...] = ()
         self._truncations = 0
         self._failure: StorageError | None = None
-        self._lower_recovery_point: Callable[[], None] | None = None
+        self._lower_checkpoints: Callable[[], None] | None = None
         # Taken in the order shaping, flushing, lock.
         self._shaping = threading.Lock()
         self._flushing = threading.Lock()
@@ -160,6 +160,15 @@ class DurableLog:
         with self._lock:
             self._failure = failure
         return failure
+
+    @property
+    def start_is_nameless(self) -> bool:
+        """Whether no file's name on disk tells where the log starts, so that a checkpoint must."""
+        first = self._segments.all[0]
+        return self.log_start_offset > first.base_offset or (
+            self.log_start_offset > 0
+            and (self._unsynced_names or self._unsynced_directory or not first.exists)
+        )
 
     def flush_due(self, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` asks for a flush, whoever waits for one."""

@@ -234,6 +234,19 @@ class IndexedFile:
             return False
         return header.last_offset == self.base_offset + relative
 
+    def _time_fits(self, number: int) -> bool:
+        """Whether time entry `number` tells the timestamp of a batch that ends at its offset."""
+        timestamp, relative = self.times.entry(number)
+        position = self.indexed_position(self.offsets.floor(relative))
+        try:
+            for _, header in scan_headers(self.file, position, self.size):
+                if header.last_offset >= self.base_offset + relative:
+                    end, highest = header.last_offset, header.max_timestamp
+                    return (end, highest) == (self.base_offset + relative, timestamp)
+        except CorruptBatch:
+            pass
+        return False
+
     def indexed_position(self, number: int) -> int:
         """The position in offset entry `number`, checked against the batch it points to.
 
@@ -305,7 +318,7 @@ class IndexedFile:
         if number >= 0 and offsets.grows() and times.grows():
             relative, position = offsets.entry(number)
             in_time = times.floor(relative, 1)
-            if in_time >= 0 and self.fits(relative, position):
+            if in_time >= 0 and self.fits(relative, position) and self._time_fits(in_time):
                 # Entry `number` itself goes too: its batch is read again and is added anew.
                 offsets.truncate(number)
                 times.truncate(in_time + 1)

@@ -62,7 +62,7 @@ class PartitionLog(ShapedLog):
         log_start_offset: int = 0,
         clean: bool = False,
         topic_id: TopicId | None = None,
-        lower_recovery_point: Callable[[], None] | None = None,
+        lower_checkpoints: Callable[[], None] | None = None,
     ) -> "PartitionLog":
         """The log in `directory`; a new one if it is not there (nothing is created until the
         first append).
@@ -70,12 +70,12 @@ class PartitionLog(ShapedLog):
         `clean`: it was closed properly, so what is past `recovery_point` need not be checked.
         Without a recovery point (nobody knows it any more) all is checked, and a hole between
         segments, which compaction may have left, does not end the log.
-        `lower_recovery_point` is called when a truncation goes below the recovery point, and
-        must bring the new one to disk.
+        `lower_checkpoints` is called when a truncation goes below recovery point or log start,
+        and must bring the new ones to disk.
         """
         log = cls(files, directory, config, clock, log_start_offset)
         log.topic_id = topic_id
-        log._lower_recovery_point = lower_recovery_point
+        log._lower_checkpoints = lower_checkpoints
         try:
             if files.exists(directory):
                 log._load(recovery_point, clean)

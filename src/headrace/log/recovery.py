@@ -138,7 +138,10 @@ class _Recovery:
         self.next_offset: int = self.segments[0].base_offset
 
     def run(self) -> None:
-        first = max(i for i, s in enumerate(self.segments) if s.base_offset <= self.point)
+        # The one that holds the last offset before the point, even if nothing in it is past it:
+        # what a clean stop wrote to its indexes was not synced.
+        before = [i for i, s in enumerate(self.segments) if s.base_offset < self.point]
+        first = before[-1] if before else 0
         self.epochs = self._load_epochs(first)
         self.producers = self._load_producers(first)
         for number in range(first, len(self.segments)):
@@ -213,6 +216,8 @@ class _Recovery:
             segment.next_offset,
         )
         segment.file.truncate(end)
+        # A flush looks only at segments with new batches; this one may never get any.
+        segment.sync()
         return False
 
     def _hole_after(self, number: int) -> bool:
@@ -223,7 +228,8 @@ class _Recovery:
         """
         if number + 1 == len(self.segments) or not self.point_is_known:
             return False
-        return self.segments[number + 1].base_offset != self.segments[number].next_offset
+        following = self.segments[number + 1].base_offset
+        return following > self.point and following != self.segments[number].next_offset
 
     def _drop_after(self, number: int) -> None:
         """Remove the segments behind one whose tail was cut: their offsets no longer connect."""

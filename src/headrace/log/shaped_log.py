@@ -153,16 +153,17 @@ class ShapedLog(DurableLog):
         """Nothing from `offset` on counts as flushed any more; on disk first, then in the file.
 
         Otherwise a crash would leave a recovery point above new, unsynced batches, and recovery
-        would believe them without looking.
+        would believe them without looking; or a log start above new records, and hide them.
         """
         self._truncations += 1
         self.flushed_offset = min(self.flushed_offset, offset)
         # The checkpointed one may be on its way to disk in another thread.
-        lowered = max(self.recovery_point, self.checkpointed_offset) > offset
+        highest = max(self.recovery_point, self.checkpointed_offset, self.log_start_offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
         self.checkpointed_offset = min(self.checkpointed_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
-        if lowered and self._lower_recovery_point is not None:
-            self._lower_recovery_point()
+        if highest > offset and self._lower_checkpoints is not None:
+            self._lower_checkpoints()
 
     def _cut(self, offset: Offset) -> None:
         segments = self._segments
@@ -181,12 +182,14 @@ class ShapedLog(DurableLog):
         )
         self._unsynced_names = True
         active.truncate(position)
+        # A flush looks only at segments with new batches; this one may never get any, and what
+        # was cut would be back behind batches that are whole.
+        active.sync()
         self._unsynced_indexes = tuple(s for s in self._unsynced_indexes if s in segments.all[:-1])
         self._roll_limit_ms = roll_limit_ms(self.config, active)
         self._load_epochs().truncate_end(end)
         self._history.truncate(end)
         self.log_end_offset = end
-        self.log_start_offset = min(self.log_start_offset, end)
 
     def _start_anew(self, offset: Offset) -> None:
         now_ms = self._clock.now_ms()
