@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from headrace.client import ProducerSettings, RecordMetadata
 from headrace.client.core.failures import BrokerUnreachable, DeliveryTimedOut
 from headrace.client.core.lane import ProducerIdentity
-from headrace.client.core.sending import ProduceCall, Sending
+from headrace.client.core.produce_calls import ProduceCall
+from headrace.client.core.sending import Sending
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.protocol.messages.produce import (
     PartitionProduceResponse,

@@ -208,14 +208,19 @@ def test_deleted_records_are_out_of_range(client: Client, topic: str) -> None:
         assert read_all(reader, 1)[0].offset == 15
 
 
-def test_many_partitions_and_a_small_limit_starve_nobody(client: Client, topics: Topics) -> None:
+@pytest.mark.parametrize("sessions", [False, True])
+def test_many_partitions_and_a_small_limit_starve_nobody(
+    client: Client, topics: Topics, sessions: bool
+) -> None:
     topic = topics.create(f"many-{uuid.uuid4().hex[:8]}", partitions=8)
     with client.producer() as producer:
         for number in range(800):
             producer.send(topic, b"%d" % number * 50)
         producer.flush()
     partitions = {TopicPartition(topic, number): EARLIEST for number in range(8)}
-    settings = ReaderSettings(fetch_bytes_max=3000, partition_bytes_max=2000, prefetch_bytes=0)
+    settings = ReaderSettings(
+        fetch_bytes_max=3000, partition_bytes_max=2000, prefetch_bytes=0, sessions=sessions
+    )
     with client.reader(partitions, settings) as reader:
         seen: dict[TopicPartition, list[int]] = {}
         for _ in range(2000):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from headrace.client.core.failures import BufferFull, ClientClosed
 from headrace.client.core.identity import new_identity
 from headrace.client.core.lookups import ensure_topics, topic_error
-from headrace.client.core.sending import ProduceCall, Sending, Settle
+from headrace.client.core.produce_calls import ProduceCall
+from headrace.client.core.sending import Sending, Settle
 from headrace.client.core.settings import ProducerSettings
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import TopicPartition

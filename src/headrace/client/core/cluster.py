@@ -108,10 +108,6 @@ class Cluster:
         state = self.topics.get(topic)
         return NO_TOPIC_ID if state is None else state.topic_id
 
-    def topic_names(self) -> dict[UUID, str]:
-        """Names by id, for answers that carry only ids."""
-        return {state.topic_id: name for name, state in self.topics.items()}
-
     def is_stale(self, topic: str, now_ms: float, age_ms_max: float) -> bool:
         """Whether the topic was never seen, marked for refresh, or seen too long ago."""
         updated = self.updated_ms.get(topic)

@@ -8,9 +8,11 @@ last are still being read. A face calls `plan` for requests, `answered` with the
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from uuid import UUID
 
 from headrace.client.core.cluster import BrokerAddress
 from headrace.client.core.failures import error_for
+from headrace.client.core.fetch_session import SESSION_ERRORS, FetchSession, SessionRequest
 from headrace.client.core.fetched import Cursor, decode_chunk, whole_batches
 from headrace.client.core.flows import Ask, Flow, Session, retrying
 from headrace.client.core.lookups import STALE_METADATA, by_leader, list_offsets
@@ -34,10 +36,14 @@ _RESET = {"earliest": EARLIEST, "latest": LATEST}
 
 @dataclass(slots=True)
 class FetchCall:
-    """A fetch to send, and the state each partition was in when it was planned."""
+    """A fetch to send, and the state each partition was in when it was planned.
+
+    `names` are those of the ids asked for: the cache may know others when it is answered.
+    """
 
     ask: Ask
     cursors: Mapping[TopicPartition, tuple[Cursor, int]]
+    names: Mapping[UUID, str]
 
 
 class Fetching:
@@ -50,6 +56,7 @@ class Fetching:
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._specs: dict[TopicPartition, OffsetSpec] = {}
         self._busy: set[NodeId] = set()
+        self._fetch_sessions: dict[NodeId, FetchSession] = {}
 
     # -- what to read
 
@@ -142,40 +149,57 @@ class Fetching:
     def _request(self, node: NodeId, cursors: Iterable[Cursor]) -> FetchCall:
         cluster, settings = self._session.cluster, self._settings
         planned = {cursor.partition: (cursor, cursor.generation) for cursor in cursors}
-        topics: dict[str, list[FetchPartition]] = {}
+        wanted: dict[TopicPartition, tuple[UUID, FetchPartition]] = {}
         for partition, (cursor, _) in planned.items():
             cursor.in_flight = True
-            topics.setdefault(partition.topic, []).append(
+            wanted[partition] = (
+                cluster.topic_id(partition.topic),
                 FetchPartition(
                     partition=partition.partition,
                     current_leader_epoch=cluster.leader_epoch(partition),
                     fetch_offset=cursor.fetch_offset,
                     partition_max_bytes=settings.partition_bytes_max,
-                )
+                ),
             )
-        wanted = [
-            FetchTopic(topic=name, topic_id=cluster.topic_id(name), partitions=parts)
-            for name, parts in topics.items()
-        ]
-        by_id = all(topic.topic_id != NO_TOPIC_ID for topic in wanted)
-        request = FetchRequest(
-            max_wait_ms=settings.fetch_wait_ms_max,
-            min_bytes=settings.fetch_bytes_min,
-            max_bytes=settings.fetch_bytes_max,
-            isolation_level=int(settings.isolation == "read_committed"),
-            topics=wanted,
-            rack_id=settings.rack,
-        )
-        self._busy.add(node)
+        by_id = all(topic_id != NO_TOPIC_ID for topic_id, _ in wanted.values())
         ask = Ask(
             node,
-            request,
+            self._fetch_request(node, wanted),
             FetchResponse,
             self._session.settings.request_timeout_ms + settings.fetch_wait_ms_max,
             version_max=1000 if by_id else _LAST_VERSION_BY_NAME,
             channel=self.channel,
         )
-        return FetchCall(ask, planned)
+        self._busy.add(node)
+        names = {topic_id: partition.topic for partition, (topic_id, _) in wanted.items()}
+        return FetchCall(ask, planned, names)
+
+    def _fetch_request(
+        self, node: NodeId, wanted: Mapping[TopicPartition, tuple[UUID, FetchPartition]]
+    ) -> FetchRequest:
+        settings = self._settings
+        if settings.sessions:
+            session = self._fetch_sessions.setdefault(node, FetchSession()).request(wanted)
+        else:
+            session = SessionRequest(0, -1, list(wanted), [])
+        topics: dict[tuple[str, UUID], list[FetchPartition]] = {}
+        for partition in session.named:
+            topic_id, part = wanted[partition]
+            topics.setdefault((partition.topic, topic_id), []).append(part)
+        return FetchRequest(
+            max_wait_ms=settings.fetch_wait_ms_max,
+            min_bytes=settings.fetch_bytes_min,
+            max_bytes=settings.fetch_bytes_max,
+            isolation_level=int(settings.isolation == "read_committed"),
+            session_id=session.session_id,
+            session_epoch=session.epoch,
+            topics=[
+                FetchTopic(topic=name, topic_id=topic_id, partitions=parts)
+                for (name, topic_id), parts in topics.items()
+            ],
+            forgotten_topics_data=session.forgotten,
+            rack_id=settings.rack,
+        )
 
     # -- answers in
 
@@ -184,10 +208,18 @@ class Fetching:
         self._busy.discard(call.ask.node)
         for cursor, _ in call.cursors.values():
             cursor.in_flight = False
+        session = self._fetch_sessions.get(call.ask.node)
         if isinstance(answer, HeadraceError):
+            if session is not None:
+                session.reset()
             self._all_failed(call, answer, now_ms)
             return
         assert isinstance(answer, FetchResponse)
+        if session is not None:
+            if answer.error_code in SESSION_ERRORS:
+                session.reset()
+                return
+            session.answered(answer.session_id)
         if answer.error_code:
             self._all_failed(call, error_for(answer.error_code, None, "fetch"), now_ms)
             return
@@ -195,9 +227,8 @@ class Fetching:
             self._session.cluster.note_broker(
                 BrokerAddress(NodeId(node.node_id), node.host, node.port, node.rack)
             )
-        names = self._session.cluster.topic_names()
         for topic in answer.responses:
-            name = topic.topic or names.get(topic.topic_id, "")
+            name = topic.topic or call.names.get(topic.topic_id, "")
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
                 wanted = self._still_wanted(call, partition)

@@ -5,37 +5,28 @@ what came of each, and `expire` now and then; `next_due_ms` says when to come ba
 opaque here and are told their outcome through `settle`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Any
-from uuid import UUID
 
 from headrace.client.core.batches import ProducerBatch
-from headrace.client.core.cluster import BrokerAddress
 from headrace.client.core.failures import DeliveryTimedOut, error_for
-from headrace.client.core.flows import Ask, Session
+from headrace.client.core.flows import Session
 from headrace.client.core.lane import NO_IDENTITY, Lane, ProducerIdentity
 from headrace.client.core.lookups import STALE_METADATA
 from headrace.client.core.models import Headers, RecordMetadata
+from headrace.client.core.produce_calls import ProduceCall, produce_call, produce_outcomes
 from headrace.client.core.settings import ProducerSettings
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.files import Buffer
-from headrace.core.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
+from headrace.core.ids import LeaderEpoch, NodeId, TopicPartition
 from headrace.protocol.compression import Codec
 from headrace.protocol.message import Message
-from headrace.protocol.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from headrace.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
 Settle = Callable[[Any, RecordMetadata | HeadraceError], None]
 
 _EPOCH_MAX = 32767
-_LAST_VERSION_BY_NAME = 12
 _RECORD_OVERHEAD = 30
 _START_OVER = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH})
 
@@ -46,14 +37,6 @@ class Appended(Enum):
     NOTHING_NEW = auto()
     FIRST = auto()  # a batch was begun where none waited: its linger starts
     FULL = auto()  # a batch was begun behind one that may go at once
-
-
-@dataclass(slots=True)
-class ProduceCall:
-    """A request to send, and the batches whose fate its answer decides."""
-
-    ask: Ask
-    batches: Sequence[ProducerBatch]
 
 
 class Sending:
@@ -230,42 +213,17 @@ class Sending:
             batch = lane.take(self.identity)
             data = batch.encode(self._codec, self._settings.compression_level)
             if batches and size + len(data) > self._settings.request_bytes_max:
-                calls.append(self._request(node, batches))
+                calls.append(self._call(node, batches))
                 batches, size = [], 0
             batches.append(batch)
             size += len(data)
         if batches:
-            calls.append(self._request(node, batches))
+            calls.append(self._call(node, batches))
         return calls
 
-    def _request(self, node: NodeId, batches: list[ProducerBatch]) -> ProduceCall:
-        cluster = self._session.cluster
-        topics: dict[str, list[PartitionProduceData]] = {}
-        for batch in batches:
-            topics.setdefault(batch.partition.topic, []).append(
-                PartitionProduceData(index=batch.partition.partition, records=batch.data)
-            )
-        data = [
-            TopicProduceData(name=name, topic_id=cluster.topic_id(name), partition_data=parts)
-            for name, parts in topics.items()
-        ]
-        by_id = all(topic.topic_id != NO_TOPIC_ID for topic in data)
-        timeout_ms = self._session.settings.request_timeout_ms
-        request = ProduceRequest(
-            acks=self._settings.acks_number, timeout_ms=timeout_ms, topic_data=data
-        )
+    def _call(self, node: NodeId, batches: list[ProducerBatch]) -> ProduceCall:
         self._node_calls[node] = self._node_calls.get(node, 0) + 1
-        return ProduceCall(
-            Ask(
-                node,
-                request,
-                ProduceResponse,
-                timeout_ms,
-                version_max=1000 if by_id else _LAST_VERSION_BY_NAME,
-                expects_answer=self._settings.acks_number != 0,
-            ),
-            batches,
-        )
+        return produce_call(self._session, self._settings.acks_number, node, batches)
 
     # -- answers in
 
@@ -275,8 +233,7 @@ class Sending:
         """Take what came of a request: an answer, a failure, or None where none is expected."""
         self._node_calls[call.ask.node] -= 1
         if isinstance(answer, ProduceResponse):
-            self._note_endpoints(answer)
-            outcomes = self._outcomes(answer)
+            outcomes = produce_outcomes(self._session, call, answer)
             for batch in call.batches:
                 outcome = outcomes.get(batch.partition)
                 if outcome is None:
@@ -290,27 +247,6 @@ class Sending:
         else:
             for batch in call.batches:
                 self._written(batch, -1, -1)
-
-    def _outcomes(self, answer: ProduceResponse) -> dict[TopicPartition, PartitionProduceResponse]:
-        names: dict[UUID, str] | None = None
-        outcomes = {}
-        for topic in answer.responses:
-            name: str | None = topic.name
-            if not name:
-                if names is None:
-                    names = self._session.cluster.topic_names()
-                name = names.get(topic.topic_id)
-                if name is None:
-                    continue
-            for outcome in topic.partition_responses:
-                outcomes[TopicPartition(name, outcome.index)] = outcome
-        return outcomes
-
-    def _note_endpoints(self, answer: ProduceResponse) -> None:
-        for node in answer.node_endpoints:
-            self._session.cluster.note_broker(
-                BrokerAddress(NodeId(node.node_id), node.host, node.port, node.rack)
-            )
 
     def _judge(
         self, batch: ProducerBatch, outcome: PartitionProduceResponse, now_ms: float

@@ -150,6 +150,7 @@ class ReaderSettings:
     `offset_reset` says what happens when a position no longer exists: "error" raises
     OffsetOutOfRange (nothing is skipped behind the caller's back), "earliest" and "latest" move.
     `prefetch_bytes` is how much may wait undecoded per partition while the next fetch is sent.
+    `sessions` lets brokers remember what is fetched: worth it with hundreds of partitions.
     """
 
     isolation: Isolation = "read_uncommitted"

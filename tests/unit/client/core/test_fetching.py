@@ -1,6 +1,7 @@
 """Planning fetches, and making records of their answers."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -344,3 +345,71 @@ def test_what_is_not_assigned_is_named() -> None:
         Bench().fetching.seek(TopicPartition("t", 9), 0)
     with pytest.raises(OffsetOutOfRange, match="negative"):
         Bench().fetching.seek(T0, -5)
+
+
+def session_of(call: FetchCall) -> tuple[int, int, list[int], list[int]]:
+    """Session id and epoch, partitions named, partitions forgotten."""
+    request = call.ask.request
+    assert isinstance(request, FetchRequest)
+    named = [part.partition for topic in request.topics for part in topic.partitions]
+    forgotten = [number for topic in request.forgotten_topics_data for number in topic.partitions]
+    return request.session_id, request.session_epoch, named, forgotten
+
+
+def in_session(bench: Bench, call: FetchCall, session_id: int, **found: bytes) -> None:
+    parts = [
+        PartitionData(partition_index=int(name[1:]), high_watermark=9, records=records)
+        for name, records in found.items()
+    ]
+    topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=parts)
+    answer = FetchResponse(session_id=session_id, responses=[topic] if parts else [])
+    bench.fetching.answered(call, answer, bench.clock.ms)
+
+
+def test_a_session_names_only_what_has_changed() -> None:
+    bench = Bench(sessions=True, prefetch_bytes=0)
+    (call,) = bench.plan()
+    assert session_of(call) == (0, 0, [0, 1], [])
+    in_session(bench, call, 77, p0=batch(0, 2))
+    (call,) = bench.plan()
+    assert session_of(call) == (77, 1, [], [0]), "what waits to be read is not fetched"
+    in_session(bench, call, 77)
+    assert bench.offsets() == {0: [0, 1]}
+    (call,) = bench.plan()
+    assert session_of(call) == (77, 2, [0], [])
+
+
+def test_a_session_that_the_broker_forgot_begins_anew_at_once() -> None:
+    bench = Bench(sessions=True)
+    in_session(bench, bench.plan()[0], 77)
+    (call,) = bench.plan()
+    lost = FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+    bench.fetching.answered(call, lost, 0)
+    assert session_of(bench.plan()[0]) == (0, 0, [0, 1], [])
+
+
+def test_a_session_does_not_outlive_its_connection() -> None:
+    bench = Bench(sessions=True)
+    in_session(bench, bench.plan()[0], 77)
+    bench.fetching.answered(bench.plan()[0], BrokerUnreachable("gone"), 0)
+    bench.clock.ms = 200
+    assert session_of(bench.plan()[0]) == (0, 0, [0, 1], [])
+
+
+def test_a_broker_without_room_for_sessions_is_asked_in_full_each_time() -> None:
+    bench = Bench(sessions=True)
+    in_session(bench, bench.plan()[0], 0)
+    assert session_of(bench.plan()[0]) == (0, 0, [0, 1], [])
+
+
+def test_a_topic_made_anew_replaces_the_old_one_in_the_session() -> None:
+    bench = Bench(sessions=True)
+    in_session(bench, bench.plan()[0], 77)
+    again = UUID(int=8)
+    bench.session.cluster.update(metadata(2, topic_id=again, brokers=(0, 1)), 0)
+    assert session_of(bench.plan()[0]) == (77, 1, [0, 1], [0, 1])
+
+
+def test_without_sessions_each_fetch_stands_alone() -> None:
+    bench = Bench()
+    assert session_of(bench.plan()[0]) == (0, -1, [0, 1], [])

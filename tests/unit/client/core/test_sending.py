@@ -1,6 +1,7 @@
 """Batching, requests and verdicts of the producer's core."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -8,7 +9,8 @@ from headrace.client import ProducerSettings, RecordMetadata
 from headrace.client.core.failures import BrokerUnreachable, DeliveryTimedOut
 from headrace.client.core.flows import Session
 from headrace.client.core.lane import NO_IDENTITY, ProducerIdentity
-from headrace.client.core.sending import Appended, ProduceCall, Sending
+from headrace.client.core.produce_calls import ProduceCall
+from headrace.client.core.sending import Appended, Sending
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import NO_TOPIC_ID, TopicPartition
 from headrace.protocol.messages.produce import (
@@ -143,6 +145,20 @@ def test_without_topic_ids_topics_go_by_name() -> None:
     )
     bench.sending.answered(call, ProduceResponse(responses=[answer]), 0)
     assert bench.told == {"a": RecordMetadata("t", 0, 3, 5)}
+
+
+def test_an_answer_about_a_topic_that_was_made_anew_meanwhile_is_understood() -> None:
+    bench = Bench()
+    bench.send("a")
+    (call,) = bench.drain()
+    bench.session.cluster.update(metadata(2, topic_id=UUID(int=8), brokers=(0, 1)), 0)
+    bench.answer(call, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+    bench.later(100)
+    (again,) = bench.drain()
+    request = again.ask.request
+    assert isinstance(request, ProduceRequest)
+    assert request.topic_data[0].topic_id == UUID(int=8)
+    assert bench.told == {}
 
 
 def test_append_time_of_the_broker_wins() -> None:
