@@ -256,7 +256,8 @@ class LogAgainstList(RuleBasedStateMachine):
 
     def _read_all(self) -> list[Written]:
         """The log's batches, each of which must have been written by somebody."""
-        offset, found = self.log.log_start_offset, []
+        offset = self.log.log_start_offset
+        found: list[Written] = []
         while offset < self.log.log_end_offset:
             chunk = self.log.read(offset, 333, self.log.log_end_offset, at_least_one=True)
             assert chunk, f"nothing at {offset}"

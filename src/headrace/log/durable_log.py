@@ -204,7 +204,7 @@ class DurableLog:
                 rolled, self._unsynced_indexes = self._unsynced_indexes, ()
                 size = self.bytes_since_checkpoint
                 try:
-                    self._write_derived(rolled, closing=False)
+                    self._write_derived(rolled)
                 except OSError as error:
                     self._unsynced_indexes = (*rolled, *self._unsynced_indexes)
                     raise StorageError(f"cannot checkpoint {self.directory}: {error}") from error
@@ -218,14 +218,14 @@ class DurableLog:
                 self.checkpointed_offset = min(flushed, self.flushed_offset)
                 self.bytes_since_checkpoint -= size
 
-    def _write_derived(self, rolled: tuple[Segment, ...], *, closing: bool) -> None:
-        """Index entries, producer snapshot, epochs: all can be rebuilt, so none is synced."""
+    def _write_derived(self, rolled: tuple[Segment, ...]) -> None:
+        """Index entries, producer snapshot, epochs: unsynced, since all can be found anew."""
         for segment in rolled:
             if segment in self._segments.all:
                 segment.persist_indexes(final=True)
         active = self._segments.active
         if active.exists:
-            active.persist_indexes(final=closing)
+            active.persist_indexes(final=False)
         self._history.snapshot(self.log_end_offset)
         self._history.remove_strays(self._segments.bases)
         if self._epochs is not None and self._epochs.changed:
@@ -238,8 +238,11 @@ class DurableLog:
             if self._created and self._failure is None:
                 self.flush()
                 self.checkpoint()
-                with self._lock:
-                    self._write_derived((), closing=True)
+                active = self._segments.active
+                if active.exists:
+                    active.persist_indexes(final=True)
+                    # The next start will believe them without another look.
+                    active.sync_indexes()
                 self._segments.remove_doomed()
         except OSError as error:
             raise StorageError(f"cannot close {self.directory}: {error}") from error

@@ -180,12 +180,15 @@ class IndexedFile:
             self.times.add(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
 
     def persist_indexes(self, *, final: bool) -> None:
-        """Write out index entries; `final` adds the one that tells the highest timestamp."""
-        if final and self.size:
+        """Write out index entries, if there are new ones.
+
+        `final` adds the entry that tells the highest timestamp of the whole file.
+        """
+        if final and self.size and self._max_timestamp is not None:
             self._index_max_timestamp()
-        if final or self.offsets.has_tail:
+        if self.offsets.has_tail or self.times.has_tail:
+            # Both, even if one has nothing new: Kafka's tools want both files.
             self.offsets.persist()
-        if final or self.times.has_tail:
             self.times.persist()
 
     # Timestamps
@@ -324,6 +327,8 @@ class IndexedFile:
                 times.truncate(in_time + 1)
                 self._max_timestamp, last = times.entry(in_time)
                 self._max_timestamp_offset = self.base_offset + last
+                # Whoever wrote them may have died before they were synced.
+                offsets.unsynced = times.unsynced = True
                 self._unindexed_bytes = MAX_INT32
                 self._end = (self.base_offset, position)
                 return position

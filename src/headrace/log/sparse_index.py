@@ -33,7 +33,7 @@ class SparseIndex:
     whole when the tail goes to the file, so that no entry is ever missing or seen twice.
     """
 
-    __slots__ = ("_entry", "_file", "_files", "_state", "path")
+    __slots__ = ("_entry", "_file", "_files", "_state", "path", "unsynced")
 
     def __init__(self, files: FileSystem, path: str, entry: Struct) -> None:
         self.path = path
@@ -41,6 +41,8 @@ class SparseIndex:
         self._entry = entry
         self._file: File | None = None
         self._state: tuple[int, bytearray] | None = None
+        # Whether the file may hold more or other entries than the disk below it.
+        self.unsynced = False
 
     def _load(self) -> tuple[int, bytearray]:
         """How many entries the file has; a torn last one is left out (and written over)."""
@@ -117,6 +119,7 @@ class SparseIndex:
         """Move the tail to the file; not synced."""
         written, tail = self._load()
         file = self.open()
+        self.unsynced = True
         size = self._entry.size
         if file.size() != written * size:
             file.truncate(written * size)
@@ -129,7 +132,9 @@ class SparseIndex:
         return self._state is not None and len(self._state[1]) > 0
 
     def sync(self) -> None:
-        self.open().sync()
+        if self.unsynced:
+            self.open().sync()
+            self.unsynced = False
 
     def truncate(self, count: int) -> None:
         """Keep the first `count` entries."""
@@ -137,6 +142,7 @@ class SparseIndex:
         if count >= written:
             self._state = (written, tail[: (count - written) * self._entry.size])
             return
+        self.unsynced = True
         self.open().truncate(count * self._entry.size)
         self._state = (count, bytearray())
 
