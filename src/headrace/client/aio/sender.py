@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from headrace.client.core.sending import Sending, Settle
 from headrace.client.core.settings import ProducerSettings
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import TopicPartition
+from headrace.protocol.message import Message
 
 if TYPE_CHECKING:
     from headrace.client.aio.client import AsyncClient
@@ -30,9 +32,13 @@ class Sender:
         client: "AsyncClient",
         settings: ProducerSettings,
         settle: Settle,
+        *,
+        lock: AbstractContextManager[object] | None = None,
         progressed: Callable[[], None] | None = None,
     ) -> None:
         self._client = client
+        # Held around every use of `sending`, for a face whose threads append to it themselves.
+        self._lock = nullcontext() if lock is None else lock
         self._progressed = progressed
         self._settings = settings
         self._loop = asyncio.get_running_loop()
@@ -99,16 +105,18 @@ class Sender:
 
     async def flush(self) -> None:
         """Send what is buffered without waiting for linger; return when all is settled."""
-        if self.sending.is_idle:
-            return
+        with self._lock:
+            if self.sending.is_idle:
+                return
+            self.sending.begin_flush()
         done: asyncio.Future[None] = self._loop.create_future()
         self._idle_waiters.append(done)
-        self.sending.begin_flush()
         self.nudge()
         try:
             await done
         finally:
-            self.sending.end_flush()
+            with self._lock:
+                self.sending.end_flush()
 
     async def stop(self) -> None:
         """End the tasks; what is still queued fails."""
@@ -116,23 +124,35 @@ class Sender:
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
-        self.sending.fail_all(ClientClosed("producer"))
+        self._fail_all(ClientClosed("producer"))
         self._tell_waiters()
+
+    def _fail_all(self, error: HeadraceError) -> None:
+        with self._lock:
+            self.sending.fail_all(error)
 
     async def _run(self) -> None:
         while True:
             self._wake.clear()
             await self._step()
-            await self._sleep_until(self.sending.next_due_ms(self._client.now_ms()))
+            with self._lock:
+                due_ms = self.sending.next_due_ms(self._client.now_ms())
+            await self._sleep_until(due_ms)
 
     async def _step(self) -> None:
         sending, now_ms = self.sending, self._client.now_ms()
-        sending.expire(now_ms)
-        if sending.needs_identity:
+        with self._lock:
+            sending.expire(now_ms)
+            needs_identity = sending.needs_identity
+        if needs_identity:
             await self._identify()
-        if sending.stale_topics(now_ms) and (self._lookup is None or self._lookup.done()):
+        with self._lock:
+            now_ms = self._client.now_ms()
+            stale = sending.stale_topics(now_ms)
+            calls = sending.drain(now_ms)
+        if stale and (self._lookup is None or self._lookup.done()):
             self._lookup = self._loop.create_task(self._look_up())
-        for call in sending.drain(self._client.now_ms()):
+        for call in calls:
             self._client.submit(call.ask).add_done_callback(partial(self._landed, call))
         self._tell_waiters()
 
@@ -140,12 +160,12 @@ class Sender:
         try:
             self.sending.identity = await self._client.run(new_identity(self._client.session))
         except HeadraceError as error:
-            self.sending.fail_all(error)
+            self._fail_all(error)
 
     async def _look_up(self) -> None:
         """Find leaders anew. Failing, the batches wait on: their delivery timeout decides."""
         session = self._client.session
-        stale = self.sending.stale_topics(self._client.now_ms())
+        stale = self._stale_topics()
         session.cluster.forget(stale)
         try:
             found = await self._client.run(ensure_topics(session, stale, create=True))
@@ -153,19 +173,25 @@ class Sender:
             found = {}
         for topic, state in found.items():
             self.partition_counts[topic] = len(state.partitions)
-        if self.sending.stale_topics(self._client.now_ms()):
+        if self._stale_topics():
             await asyncio.sleep(session.backoff.delay_ms(1) / 1000)
         self._wake.set()
 
+    def _stale_topics(self) -> set[str]:
+        with self._lock:
+            return self.sending.stale_topics(self._client.now_ms())
+
     def _landed(self, call: ProduceCall, answer: "Answer") -> None:
-        now_ms = self._client.now_ms()
+        outcome: Message | HeadraceError | None
         if answer.cancelled():
-            self.sending.answered(call, ClientClosed("producer"), now_ms)
+            outcome = ClientClosed("producer")
         else:
             failure = answer.exception()
             if failure is not None and not isinstance(failure, HeadraceError):
                 raise failure
-            self.sending.answered(call, failure or answer.result(), now_ms)
+            outcome = failure or answer.result()
+        with self._lock:
+            self.sending.answered(call, outcome, self._client.now_ms())
         self._tell_waiters()
         self._wake.set()
 
