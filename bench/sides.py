@@ -41,8 +41,9 @@ class Side:
     def admin(self) -> AdminClient:
         """An admin client for this broker, made on first use."""
         if self._admin is None:
-            settings = {"bootstrap.servers": self.broker.bootstrap_servers, "log_level": 0}
-            self._admin = AdminClient(settings)
+            self._admin = AdminClient(
+                {"bootstrap.servers": self.broker.bootstrap_servers, "log_level": 0}
+            )
         return self._admin
 
     def create_topic(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,8 +71,8 @@ def _read(consumer: Consumer, count: int) -> list[Message]:
 
 
 def _sample_of(message: Message) -> Sample:
-    headers = tuple((name, bytes(value)) for name, value in message.headers() or [])
-    return Sample(message.key(), message.value(), headers, message.timestamp()[1])
+    headers: Any = message.headers() or []
+    return Sample(message.key(), message.value(), tuple(headers), message.timestamp()[1])
 
 
 def _send(producer: Producer, topic: str, sent: list[Sample]) -> list[int]:
@@ -290,8 +291,6 @@ def test_a_transactional_producer_fails_at_once_until_transactions_exist(
 
 def _eventually(condition: Any) -> None:
     """Configs reach a broker a moment after they were accepted."""
-    import time
-
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline

@@ -142,7 +142,7 @@ def test_configs_are_changed_and_described(broker: BrokerProcess, topic: str) ->
     assert "4242" in str(described)
 
 
-def test_it_takes_the_broker_for_kafka_4_3_or_what_the_advertised_versions_say(
+def test_trap_07_the_advertised_versions_make_it_a_kafka_4_3(
     broker: BrokerProcess,
 ) -> None:
     with _admin(broker) as admin:
