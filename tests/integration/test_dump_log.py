@@ -228,10 +228,10 @@ def test_the_log_of_every_client_and_codec_is_sound(
 ) -> None:
     log = written[data_dir / f"{client}-{codec}-0"]
     log.assert_sound()
-    if codec == "lz4" and client in _TIED_TO_COORDINATOR:
-        assert log.codecs <= {"lz4", "none"}
-    else:
-        assert log.codecs == {codec}
+    # A client may leave a batch plain that compression would not make smaller.
+    assert log.codecs <= {codec, "none"}
+    if codec != "lz4" or client not in _TIED_TO_COORDINATOR:
+        assert codec in log.codecs
     assert len(log.offsets) >= 60
 
 
