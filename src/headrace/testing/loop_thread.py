@@ -68,7 +68,6 @@ class LoopThread:
 
     def _run(self) -> None:
         loop = self._loop
-        asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
             left = asyncio.all_tasks(loop)
@@ -77,7 +76,6 @@ class LoopThread:
             if left:
                 loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         finally:
-            asyncio.set_event_loop(None)
             loop.close()
 
 
