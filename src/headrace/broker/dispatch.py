@@ -60,7 +60,9 @@ class Dispatcher:
         if version != header.api_version:
             request = handler.request_class()
         else:
-            request = handler.request_class.decode(frame, version, header.body_position)
+            # What is left over is the client's affair: librdkafka sends stray bytes, Kafka
+            # ignores them.
+            request, _ = handler.request_class.decode_from(frame, version, header.body_position)
         if handler.is_async:
             self._start(context, handler, request, reply)
             return
