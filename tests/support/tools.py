@@ -184,3 +184,16 @@ def install_lock() -> Iterator[None]:
     with (tools_dir() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def main() -> None:
+    """Get everything now, so that no test's own time is spent on downloads."""
+    for find in (java, kafka_libs, kcat):
+        try:
+            print(f"{find.__name__}: {find()}", flush=True)
+        except ToolOutOfReach as error:
+            print(error, flush=True)
+
+
+if __name__ == "__main__":
+    main()
