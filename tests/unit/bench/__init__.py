@@ -1,0 +1,1 @@
+"""The benchmark's own arithmetic: ratios, verdicts, order of runs."""
