@@ -125,7 +125,9 @@ def main(
     short: Annotated[bool, typer.Option(help="Two pairs and less data, for daily use.")] = False,
     pairs: Annotated[int, typer.Option(help="Pairs of each measurement; 0: as the form says.")] = 0,
     only: Annotated[str, typer.Option(help="Parts to run, separated by commas.")] = "",
-    side: Annotated[str, typer.Option(help="Only this side: kafka, headrace or durable.")] = "",
+    sides_named: Annotated[
+        str, typer.Option("--sides", help="Which sides: kafka, headrace, durable.")
+    ] = ",".join((KAFKA, HEADRACE, DURABLE)),
     data_dir: Annotated[Path | None, typer.Option(help="Where the brokers keep data.")] = None,
     output: Annotated[Path | None, typer.Option(help="Where the report goes.")] = None,
 ) -> None:
@@ -135,7 +137,7 @@ def main(
     if pairs:
         plan = Plan(pairs, pairs, *(getattr(plan, name) for name in Plan.__slots__[2:]))
     directory = Path(tempfile.mkdtemp(prefix="headrace-bench-", dir=data_dir or "/var/tmp"))
-    names = [side] if side else [KAFKA, HEADRACE, DURABLE]
+    names = sides_named.split(",")
     sides: list[Side] = []
     try:
         machine, load_before = look_at(directory), os.getloadavg()
