@@ -16,6 +16,7 @@ from headrace.protocol.records.encode import encode_batch
 from headrace.replication.partition import Partition
 from headrace.replication.produce import append_produced
 from headrace.replication.settings import TopicSettings
+from headrace.replication.settling import unsettled, when_settled
 from headrace.testing.unsynced_files import UnsyncedFileSystem
 
 NOW_MS = 1_700_000_000_000
@@ -200,3 +201,13 @@ def test_append_time_replaces_the_producers_timestamp(make: Callable[..., Partit
     found = partition.log.find_by_timestamp(NOW_MS, partition.high_watermark)
     assert found is not None
     assert found[:2] == (0, NOW_MS)
+
+
+def test_whoever_waits_for_the_disk_hears_that_it_failed(make: Callable[..., Partition]) -> None:
+    partition = make(on_dirty=lambda _: None)
+    produce(partition, 1, acks=1)
+    called: list[bool] = []
+    when_settled(unsettled([partition]), lambda: called.append(True))
+    before = list(called)
+    partition.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert (before, called) == ([], [True])

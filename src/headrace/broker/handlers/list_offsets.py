@@ -14,6 +14,7 @@ from headrace.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from headrace.replication.partition import Partition
+from headrace.replication.settling import unsettled, when_settled
 from headrace.security.authorizer import Operation, ResourceType
 
 LATEST = -1
@@ -28,8 +29,21 @@ _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDIN
 
 
 @handles(ListOffsetsRequest)
-def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | None:
     """Answer for each partition; a bad one is a value in the answer."""
+    waiting = unsettled(
+        ctx.services.replicas.find(topic.name, wanted.partition_index)
+        for topic in request.topics
+        for wanted in topic.partitions
+        if wanted.timestamp not in (EARLIEST, EARLIEST_LOCAL)
+    )
+    if not waiting:
+        return _answer_all(ctx, request)
+    when_settled(waiting, lambda: ctx.reply(_answer_all(ctx, request)))
+    return None
+
+
+def _answer_all(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     named = Counter(
         (topic.name, partition.partition_index)
         for topic in request.topics
