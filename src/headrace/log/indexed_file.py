@@ -208,14 +208,30 @@ class IndexedFile:
 
     def _load_max_timestamp(self) -> int:
         last = self.times.last()
-        if last is not None:
+        if last is not None and self._time_index_reaches_the_end():
             self._max_timestamp = last[0]
             self._max_timestamp_offset = self.base_offset + last[1]
         else:
             self._max_timestamp = NO_TIMESTAMP
             if self.size:
-                self.rebuild_indexes("the time index is missing")
+                self.rebuild_indexes("the time index is missing or does not fit")
         return self._max_timestamp
+
+    def _time_index_reaches_the_end(self) -> bool:
+        """Whether the last time entry fits its batch and none of the last batches is later.
+
+        Finds what was cut off in a file whose times grow, which is nearly every file.
+        """
+        number = len(self.times) - 1
+        if self.times.is_torn() or not self._time_fits(number):
+            return False
+        highest = self.times.entry(number)[0]
+        position = self.indexed_position(len(self.offsets) - 1)
+        try:
+            tail = scan_headers(self.file, position, self.size)
+            return all(header.max_timestamp <= highest for _, header in tail)
+        except CorruptBatch:
+            return False
 
     def load_first_timestamp(self) -> int:
         """Timestamp of the first batch, from the file if it is not yet known; -1 if none."""

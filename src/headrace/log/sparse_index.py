@@ -146,6 +146,10 @@ class SparseIndex:
         self.open().truncate(count * self._entry.size)
         self._state = (count, bytearray())
 
+    def is_torn(self) -> bool:
+        """Whether the file ends in the middle of an entry."""
+        return self.open().size() % self._entry.size != 0
+
     def grows(self) -> bool:
         """Whether both columns of the written part grow, as they must; reads all of it."""
         written, _ = self._load()

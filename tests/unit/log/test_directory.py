@@ -1,0 +1,258 @@
+"""A node's data directory: whose it is, who is in it, what a stop and a start leave of it."""
+
+import errno
+from uuid import UUID
+
+import pytest
+
+from headrace.core.errors import StartupRefused, StorageError
+from headrace.core.ids import Offset, TopicPartition
+from headrace.log.config import LogConfig
+from tests.simulation.disk import Fault
+from tests.support.logs import (
+    ORDERS,
+    START_MS,
+    TOPIC_ID,
+    ToldClock,
+    append,
+    batch,
+    fill,
+    open_directory,
+    simulated_disk,
+)
+
+OTHER_ID = UUID(int=8, version=4)
+CONFIG = LogConfig(file_delete_delay_ms=1000)
+
+
+def test_a_new_directory_gets_an_identity_that_stays() -> None:
+    disk = simulated_disk()
+    first = open_directory(disk)
+    lines = disk.read_file("/data/meta.properties").decode().splitlines()
+    assert [line.partition("=")[0] for line in lines] == [
+        "version",
+        "cluster.id",
+        "node.id",
+        "directory.id",
+    ]
+    assert len(first.cluster_id) == 22
+    first.close()
+    assert open_directory(disk.after_kill()).identity == first.identity
+
+
+def test_another_node_is_refused() -> None:
+    disk = simulated_disk()
+    open_directory(disk, node_id=1).close()
+    with pytest.raises(StartupRefused, match="belongs to node 1") as refused:
+        open_directory(disk, node_id=2)
+    assert "meta.properties" in refused.value.hint
+
+
+@pytest.mark.parametrize("content", [b"", b"version=0\n", b"version=1\nnode.id=0\n", b"\xff\xfe"])
+def test_a_damaged_identity_refuses_the_start(content: bytes) -> None:
+    disk = simulated_disk()
+    open_directory(disk).close()
+    disk.write_file("/data/meta.properties", content)
+    with pytest.raises(StartupRefused, match=r"meta\.properties"):
+        open_directory(disk)
+
+
+def test_a_second_process_is_refused_until_the_first_is_gone() -> None:
+    disk = simulated_disk()
+    first = open_directory(disk)
+    with pytest.raises(StartupRefused, match="in use by another process"):
+        open_directory(disk)
+    first.close()
+    open_directory(disk)
+
+
+def test_a_refused_start_lets_the_lock_go() -> None:
+    disk = simulated_disk()
+    open_directory(disk, node_id=1).close()
+    for _ in range(2):
+        with pytest.raises(StartupRefused, match="belongs to node"):
+            open_directory(disk, node_id=2)
+
+
+@pytest.mark.parametrize("kind", ["make_directory", "open", "write"])
+def test_a_directory_that_cannot_be_written_refuses_the_start(kind: str) -> None:
+    disk = simulated_disk()
+    disk.faults.rules = [Fault(kind, errno.EROFS)]
+    with pytest.raises(StartupRefused, match="cannot be used"):
+        open_directory(disk)
+
+
+def test_a_clean_stop_is_known_to_the_next_start_only() -> None:
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    assert not directory.clean
+    fill(directory.create(ORDERS, TOPIC_ID, CONFIG), 3)
+    directory.close()
+    assert disk.exists("/data/.kafka_cleanshutdown")
+    disk = disk.after_kill()
+    assert open_directory(disk).clean
+    assert not open_directory(disk.after_kill()).clean
+
+
+def test_a_log_that_cannot_be_closed_makes_the_stop_unclean() -> None:
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    fill(directory.create(ORDERS, TOPIC_ID, CONFIG), 3)
+    disk.faults.rules = [Fault("sync", errno.EIO, "orders-0")]
+    directory.close()
+    assert not disk.exists("/data/.kafka_cleanshutdown")
+
+
+def test_partitions_are_found_again() -> None:
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    dotted = TopicPartition("a-b.c-1", 12)
+    for partition in (ORDERS, dotted):
+        fill(directory.create(partition, TOPIC_ID, CONFIG), 3)
+    directory.create(TopicPartition("empty", 0), TOPIC_ID, CONFIG)
+    directory.close()
+    again = open_directory(disk.after_kill())
+    assert again.partitions_on_disk == {ORDERS, dotted}
+    assert again.create(dotted, TOPIC_ID, CONFIG).log_end_offset == 3
+
+
+def test_a_partition_is_open_only_once() -> None:
+    directory = open_directory(simulated_disk())
+    directory.create(ORDERS, TOPIC_ID, CONFIG)
+    with pytest.raises(ValueError, match="open already"):
+        directory.create(ORDERS, TOPIC_ID, CONFIG)
+
+
+def test_the_topic_id_is_written_beside_the_data() -> None:
+    disk = simulated_disk()
+    append(open_directory(disk).create(ORDERS, TOPIC_ID, CONFIG), batch())
+    content = disk.read_file("/data/orders-0/partition.metadata")
+    assert content == b"version: 0\ntopic_id: AAAAAAAAQACAAAAAAAAABw\n"
+
+
+def test_a_deleted_partition_is_renamed_at_once_and_removed_later() -> None:
+    disk = simulated_disk()
+    clock = ToldClock()
+    directory = open_directory(disk, clock=clock)
+    log = directory.create(ORDERS, TOPIC_ID, CONFIG)
+    fill(log, 3)
+    directory.delete(ORDERS)
+    (renamed,) = [n for n in disk.list_directory("/data") if n.endswith("-delete")]
+    assert renamed.startswith("orders-0.")
+    with pytest.raises(StorageError):
+        append(log, batch())
+    directory.remove_deleted(START_MS + 999)
+    assert disk.exists(f"/data/{renamed}")
+    directory.remove_deleted(START_MS + 1000)
+    assert not disk.exists(f"/data/{renamed}")
+
+
+def test_a_deleted_partition_is_removed_by_the_next_start_if_not_before() -> None:
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    fill(directory.create(ORDERS, TOPIC_ID, CONFIG), 3)
+    directory.delete(ORDERS)
+    again = open_directory(disk.after_kill())
+    assert again.partitions_on_disk == frozenset()
+    again.remove_deleted(START_MS)
+    left = again._files.list_directory("/data")
+    assert not [name for name in left if name.endswith("-delete")]
+
+
+def test_a_topic_with_the_longest_name_can_be_deleted() -> None:
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    longest = TopicPartition("t" * 249, 0)
+    fill(directory.create(longest, TOPIC_ID, CONFIG), 1)
+    directory.delete(longest)
+    assert all(len(name) <= 255 for name in disk.list_directory("/data"))
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_topic_created_again_begins_empty(restart: bool) -> None:
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, TOPIC_ID, CONFIG)
+    fill(log, 9)
+    log.advance_log_start(Offset(4))
+    directory.checkpoint()
+    if restart:  # the deletion itself is not seen, only that the id is another one
+        directory = open_directory(disk.after_kill())
+    else:
+        directory.delete(ORDERS)
+    log = directory.create(ORDERS, OTHER_ID, CONFIG)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    fill(log, 2)
+    log.flush()
+    again = open_directory(directory._files.after_kill())  # type: ignore[attr-defined]  # simulated
+    log = again.create(ORDERS, OTHER_ID, CONFIG)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+
+
+def test_data_of_unknown_topics_is_set_aside() -> None:
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    fill(directory.create(ORDERS, TOPIC_ID, CONFIG), 3)
+    directory.close()
+    disk = disk.after_kill()
+    assert open_directory(disk).set_aside_unknown() == [ORDERS]
+    (stray,) = [n for n in disk.list_directory("/data") if n.endswith("-stray")]
+    assert disk.exists(f"/data/{stray}/00000000000000000000.log")
+
+
+def test_a_checkpoint_moves_the_recovery_points() -> None:
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, TOPIC_ID, CONFIG)
+    fill(log, 9)
+    assert directory.bytes_since_checkpoint == log.size_bytes
+    assert log.recovery_point == 0
+    directory.checkpoint()
+    assert directory.bytes_since_checkpoint == 0
+    assert (log.recovery_point, log.flushed_offset) == (9, 9)
+    table = disk.read_file("/data/recovery-point-offset-checkpoint")
+    assert table == b"0\n1\norders 0 9\n"
+
+
+def test_an_idle_checkpoint_touches_nothing() -> None:
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    fill(directory.create(ORDERS, TOPIC_ID, CONFIG), 9)
+    directory.create(TopicPartition("idle", 0), TOPIC_ID, CONFIG)
+    directory.checkpoint()
+    before = len(disk.operations)
+    directory.checkpoint()
+    assert len(disk.operations) == before
+
+
+def test_a_log_that_fails_does_not_keep_others_from_their_checkpoint() -> None:
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    other = TopicPartition("other", 0)
+    for partition in (ORDERS, other):
+        fill(directory.create(partition, TOPIC_ID, CONFIG), 3)
+    disk.faults.rules = [Fault("sync", errno.EIO, "orders-0")]
+    directory.checkpoint()
+    assert directory.logs[ORDERS].recovery_point == 0
+    assert directory.logs[other].recovery_point == 3
+
+
+def test_truncation_lowers_the_recovery_point_on_disk_first() -> None:
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, TOPIC_ID, CONFIG)
+    fill(log, 9)
+    directory.checkpoint()
+    before = len(disk.operations)
+    log.truncate_to(Offset(4))
+    kinds = [operation.kind for operation in disk.operations[before:]]
+    assert kinds.index("sync_directory") < kinds.index("truncate")
+    table = disk.read_file("/data/recovery-point-offset-checkpoint")
+    assert table == b"0\n1\norders 0 4\n"
+
+
+def test_high_watermarks_survive_a_round_trip() -> None:
+    directory = open_directory(simulated_disk())
+    assert directory.read_high_watermarks() == {}
+    directory.write_high_watermarks({ORDERS: Offset(7)})
+    assert directory.read_high_watermarks() == {ORDERS: 7}

@@ -1,0 +1,114 @@
+"""When a segment is full."""
+
+from headrace.core.ids import Offset
+from headrace.log.config import LogConfig
+from headrace.log.partition_log import PartitionLog
+from headrace.log.rolling import roll_limit_ms
+from tests.support.logs import (
+    START_MS,
+    ToldClock,
+    append,
+    batch,
+    fill,
+    open_log,
+    read_all,
+    simulated_disk,
+)
+
+
+def bases(log: PartitionLog) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
+def test_a_segment_rolls_before_it_would_grow_too_large() -> None:
+    log = open_log(simulated_disk(), LogConfig(segment_bytes=350))
+    fill(log, 10)
+    assert all(segment.size <= 350 for segment in log.segments)
+    assert bases(log) == [0, 3, 6, 9]
+    assert [header.base_offset for header in read_all(log)] == list(range(10))
+
+
+def test_record_time_rolls_a_segment() -> None:
+    log = open_log(simulated_disk(), LogConfig(segment_ms=1000))
+    for stamp in (0, 1000, 1001, 1500, 2002):
+        append(log, batch(timestamps=[START_MS + stamp]))
+    assert bases(log) == [0, 2, 4]
+
+
+def test_the_clock_rolls_a_segment_whose_records_have_no_time() -> None:
+    clock = ToldClock()
+    log = open_log(simulated_disk(), LogConfig(segment_ms=1000), clock=clock)
+    for _ in range(3):
+        append(log, batch(timestamps=[-1]))
+        clock.ms += 600
+    assert bases(log) == [0, 2]
+
+
+def test_the_first_timestamp_is_remembered_across_a_restart() -> None:
+    disk = simulated_disk()
+    log = open_log(disk, LogConfig(segment_ms=1000))
+    append(log, batch(timestamps=[START_MS]))
+    log.close()
+    log = open_log(disk.after_kill(), LogConfig(segment_ms=1000), clean=True, recovery_point=1)
+    append(log, batch(timestamps=[START_MS + 1001]))
+    assert bases(log) == [0, 1]
+
+
+def test_a_full_index_rolls_a_segment() -> None:
+    # Room for three time entries, one of which is kept for the end.
+    config = LogConfig(index_interval_bytes=0, segment_index_bytes=36)
+    log = open_log(simulated_disk(), config)
+    fill(log, 9)
+    assert bases(log) == [0, 3, 6]
+
+
+def test_an_offset_too_far_from_the_base_rolls_a_segment() -> None:
+    log = open_log(simulated_disk())
+    far = batch()
+    far[0:8] = (2**31 + 5).to_bytes(8, "big")
+    append(log, batch())
+    log.append_as_follower(memoryview(far))
+    assert bases(log) == [0, 1]
+    assert [header.base_offset for header in read_all(log)] == [0, 2**31 + 5]
+
+
+def test_a_segment_that_is_not_written_to_rolls_when_its_time_is_over() -> None:
+    log = open_log(simulated_disk(), LogConfig(segment_ms=1000))
+    assert not log.roll_if_due(START_MS + 5000)
+    append(log, batch())
+    assert not log.roll_if_due(START_MS + 1000)
+    assert log.roll_if_due(START_MS + 1001)
+    assert bases(log) == [0, 1]
+
+
+def test_a_new_config_takes_effect_at_once() -> None:
+    log = open_log(simulated_disk())
+    fill(log, 4)
+    log.update_config(LogConfig(segment_bytes=200, segment_ms=10))
+    append(log, batch(timestamps=[START_MS + 40]))
+    append(log, batch(timestamps=[START_MS + 51]))
+    assert bases(log) == [0, 4, 5]
+
+
+def test_jitter_shortens_a_segment_by_less_than_it_says() -> None:
+    log = open_log(simulated_disk(), LogConfig(segment_bytes=100, retention_ms=-1))
+    fill(log, 30)
+    config = LogConfig(segment_ms=1000, segment_jitter_ms=300)
+    limits = {roll_limit_ms(config, segment) for segment in log.segments}
+    assert len(limits) > 10
+    assert all(700 < limit <= 1000 for limit in limits)
+
+
+def test_the_longest_compaction_lag_bounds_a_segments_time() -> None:
+    log = open_log(simulated_disk())
+    compacting = LogConfig(cleanup_policy=frozenset(["compact"]), max_compaction_lag_ms=500)
+    assert roll_limit_ms(compacting, log.segments[0]) == 500
+    assert roll_limit_ms(LogConfig(max_compaction_lag_ms=500), log.segments[0]) > 500
+
+
+def test_a_rolled_segment_stays_readable_up_to_its_last_offset() -> None:
+    log = open_log(simulated_disk(), LogConfig(segment_bytes=350))
+    fill(log, 7)
+    data = log.read(Offset(2), 10**6, log.log_end_offset)
+    assert len(data) <= 350
+    assert data

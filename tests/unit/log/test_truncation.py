@@ -1,0 +1,92 @@
+"""Cutting the new end of a log: data, indexes, epochs and producers follow."""
+
+from headrace.core.ids import LeaderEpoch, Offset
+from headrace.log.config import LogConfig
+from tests.support.log_checks import log_problems
+from tests.support.logs import START_MS, append, batch, fill, open_log, read_all, simulated_disk
+
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200, file_delete_delay_ms=0)
+
+
+def test_a_cut_inside_a_segment_leaves_the_batches_before_it() -> None:
+    log = open_log(simulated_disk(), SMALL)
+    fill(log, 25)
+    log.truncate_to(Offset(13))
+    assert log.log_end_offset == 13
+    assert [header.base_offset for header in read_all(log)] == list(range(13))
+    assert append(log, batch()).first_offset == 13
+    log.checkpoint()
+    assert log_problems(log) == []
+
+
+def test_a_cut_inside_a_batch_takes_the_whole_batch() -> None:
+    log = open_log(simulated_disk())
+    for _ in range(3):
+        append(log, batch(4))
+    log.truncate_to(Offset(6))
+    assert log.log_end_offset == 4
+    assert append(log, batch()).first_offset == 4
+
+
+def test_a_cut_behind_the_end_does_nothing() -> None:
+    log = open_log(simulated_disk())
+    fill(log, 3)
+    log.flush()
+    log.truncate_to(Offset(3))
+    assert (log.log_end_offset, log.flushed_offset) == (3, 3)
+
+
+def test_what_was_cut_is_no_longer_flushed() -> None:
+    log = open_log(simulated_disk())
+    fill(log, 5)
+    log.flush()
+    log.truncate_to(Offset(2))
+    assert log.flushed_offset == 2
+    fill(log, 1)
+    assert log.flush() == 3
+
+
+def test_epochs_and_producers_follow_a_cut() -> None:
+    log = open_log(simulated_disk(), SMALL)
+    for sequence in range(12):
+        append(log, batch(producer_id=5, sequence=sequence), epoch=1 + sequence // 4)
+    append(log, batch(producer_id=6), epoch=3)
+    log.truncate_to(Offset(6))
+    assert log.latest_epoch == 2
+    assert log.end_offset_for_epoch(LeaderEpoch(1)) == (1, 4)
+    assert log.producers.get(6) is None
+    assert append(log, batch(producer_id=5, sequence=5), epoch=4).duplicate
+    assert append(log, batch(producer_id=5, sequence=6), epoch=4).first_offset == 6
+
+
+def test_the_highest_timestamp_follows_a_cut() -> None:
+    log = open_log(simulated_disk(), SMALL)
+    for number in range(8):
+        append(log, batch(timestamps=[START_MS + (5000 if number == 6 else number)]))
+    log.truncate_to(Offset(6))
+    found = log.max_timestamp(log.log_end_offset)
+    assert found is not None
+    assert (found.offset, found.timestamp) == (5, START_MS + 5)
+
+
+def test_a_log_can_start_anew_at_any_offset() -> None:
+    disk = simulated_disk()
+    log = open_log(disk, SMALL)
+    fill(log, 25)
+    log.truncate_fully_and_start_at(Offset(100))
+    assert (log.log_start_offset, log.log_end_offset, log.flushed_offset) == (100, 100, 100)
+    log.close()
+    reopened = open_log(disk.after_kill(), SMALL, clean=True, recovery_point=100)
+    assert reopened.log_end_offset == 100
+    assert append(reopened, batch()).first_offset == 100
+
+
+def test_files_of_cut_segments_go_after_the_delay() -> None:
+    disk = simulated_disk()
+    log = open_log(disk, LogConfig(segment_bytes=300, file_delete_delay_ms=1000))
+    fill(log, 10)
+    log.truncate_to(Offset(1))
+    assert any(name.endswith(".deleted") for name in disk.list_directory("/data/orders-0"))
+    assert log.remove_deleted(START_MS + 999) == 0
+    assert log.remove_deleted(START_MS + 1000) > 0
+    assert not any(name.endswith(".deleted") for name in disk.list_directory("/data/orders-0"))
