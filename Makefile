@@ -10,7 +10,7 @@ WORKERS ?= 2
 SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check format fuzz bench bench-short docs lock wheel clean
+.PHONY: help setup tools demo test test-long check format fuzz bench bench-short docs lock wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -34,10 +34,13 @@ $(VENV)/.package: pyproject.toml $(VENV)/.dependencies
 demo: setup  ## a broker, a stream, a SIGKILL in the middle, and nothing acknowledged lost
 	$(BIN)/python -m scripts.demo
 
-test: setup  ## the whole test suite
+tools: setup  ## foreign programs the tests compare with: a JDK, Kafka's jars, kcat
+	$(BIN)/python -m tests.support.tools
+
+test: setup tools  ## the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
-test-long: setup  ## the long forms: more rounds, more seeds, more data
+test-long: setup tools  ## the long forms: more rounds, more seeds, more data
 	HEADRACE_TEST_LONG=1 $(BIN)/python -m pytest -m "long or not long" --timeout 3600
 
 check: setup  ## format, lint, types, imports, dead code, generated pages
