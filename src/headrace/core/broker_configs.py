@@ -308,11 +308,6 @@ class BrokerConfig:
         doc="Age by which a record must have been offered to compaction.",
     )
 
-    # Cluster metadata.
-    metadata_log_max_record_bytes_between_snapshots: int = key(
-        _LONG, 20_971_520, Range(1), doc="Metadata records after which a snapshot is taken."
-    )
-
     static: Mapping[str, str] = field(default_factory=dict, repr=False)
     dynamic_default: Mapping[str, str] = field(default_factory=dict, repr=False)
     dynamic: Mapping[str, str] = field(default_factory=dict, repr=False)

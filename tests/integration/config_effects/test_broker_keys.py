@@ -385,21 +385,6 @@ def test_the_compactor_is_told_how_much_memory_it_may_use(monkeypatch: pytest.Mo
         eventually(lambda: told == {1234567}, "a round of compaction")
 
 
-@effect_of("metadata.log.max.record.bytes.between.snapshots")
-def test_a_snapshot_is_taken_after_so_many_bytes_of_metadata() -> None:
-    settings = {"metadata.log.max.record.bytes.between.snapshots": "1000"}
-    with Broker(settings=settings) as broker:
-        before = _snapshots(broker)
-        for number in range(20):
-            broker.create_topic(f"topic-{number}")
-        eventually(lambda: _snapshots(broker) > before, "a snapshot is taken")
-
-
-def _snapshots(broker: Broker) -> set[str]:
-    directory = Path(broker.data_dir, "__cluster_metadata-0")
-    return {each.name for each in directory.glob("*.checkpoint")}
-
-
 def test_partition_files_are_where_the_other_tests_look() -> None:
     with Broker() as broker:
         topic = broker.create_topic("seen")
