@@ -277,3 +277,28 @@ def test_the_metadata_log_and_its_snapshot_hold_no_unknown_record(
         expected.append("LeaderChange")
     for record in expected:
         assert record in log.text, f"no {record} in the metadata"
+
+
+def test_the_check_sees_damage(
+    written: dict[Path, DumpedLog], data_dir: Path, kafka_tools: KafkaTools, tmp_path: Path
+) -> None:
+    """A checker that never failed has checked nothing: each kind of damage must be noticed."""
+    sound = data_dir / "rolled-gzip-0"
+    written[sound].assert_sound()
+    log, index = f"{0:020}.log", f"{0:020}.index"
+    damages: dict[str, tuple[str, int]] = {
+        "a payload bit": (log, 200),
+        "a base offset": (log, 4),
+        "an index entry": (index, 7),
+    }
+    copies = {name: tmp_path / name.replace(" ", "-") / "damaged-0" for name in damages}
+    for name, (file, position) in damages.items():
+        shutil.copytree(sound, copies[name])
+        path = copies[name] / file
+        content = bytearray(path.read_bytes())
+        content[position] ^= 0x10
+        path.write_bytes(content)
+    found = dump(kafka_tools, list(copies.values()))
+    for directory in copies.values():
+        with pytest.raises(AssertionError):
+            found[directory].assert_sound()
