@@ -46,9 +46,15 @@ class Leader:
     log: list[bytes] = field(default_factory=list)
     producers: dict[int, Producer] = field(default_factory=dict)
     refuse: bytes | None = None
+    busy: bool = False
+    records_max: int = 1000
 
     def append(self, data: bytes) -> tuple[ErrorCode, int]:
         header = parse_header(data)
+        if header.record_count > self.records_max:
+            return ErrorCode.MESSAGE_TOO_LARGE, -1
+        if self.busy:
+            return ErrorCode.NOT_ENOUGH_REPLICAS, -1
         assert crc32c(data[ATTRIBUTES_AT:]) == header.crc
         values = [record.value or b"" for record in iterate_records(data)]
         if self.refuse in values:
@@ -79,12 +85,15 @@ class Leader:
 class Run:
     """A producer's core, two leaders behind one connection, and what was promised to whom."""
 
-    def __init__(self, in_flight_max: int) -> None:
+    def __init__(self, in_flight_max: int, delivery_timeout_ms: int = 10_000_000) -> None:
         self.clock = ManualClock()
         self.session = make_session(self.clock)
         self.session.cluster.update(metadata(PARTITIONS), 0)
         self.settings = ProducerSettings(
-            linger_ms=5, batch_bytes=120, in_flight_max=in_flight_max, delivery_timeout_ms=30_000
+            linger_ms=5,
+            batch_bytes=120,
+            in_flight_max=in_flight_max,
+            delivery_timeout_ms=delivery_timeout_ms,
         )
         self.sending = Sending(self.session, self.settings, self.settle)
         self.sending.identity = ProducerIdentity(1, 0)
@@ -146,6 +155,8 @@ class Run:
         self.sending.expire(self.clock.ms)
 
     def settle_everything(self) -> None:
+        for leader in self.leaders:
+            leader.busy = False
         for _ in range(3000):
             if self.sending.is_idle:
                 return
@@ -184,6 +195,7 @@ STEPS = st.lists(
             ("wait", 120),
             ("wait", 1100),
             ("break", 0),
+            ("busy", 0),
         ]
     ),
     min_size=20,
@@ -207,6 +219,8 @@ def play(run: Run, steps: list[tuple[str, int]]) -> None:
                 run.wait(argument)
             case "break":
                 run.break_connection()
+            case "busy":
+                run.leaders[argument].busy ^= True
 
 
 @settings(max_examples=150, deadline=None)
@@ -219,6 +233,21 @@ def test_every_record_is_written_once_and_in_order_over_breaking_connections(
     run.settle_everything()
     run.check()
     assert all(isinstance(outcome, RecordMetadata) for outcome in run.outcomes.values())
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps=STEPS, victim=st.integers(0, 30))
+def test_batches_that_are_too_large_come_apart_and_stay_in_order(
+    steps: list[tuple[str, int]], victim: int
+) -> None:
+    run = Run(5)
+    run.leaders[0].records_max = 1
+    run.leaders[0].refuse = b"0-%d" % victim
+    play(run, steps)
+    run.settle_everything()
+    run.check()
+    refused = [v for v, told in run.outcomes.items() if not isinstance(told, RecordMetadata)]
+    assert set(refused) <= {b"0-%d" % victim}
 
 
 @settings(max_examples=100, deadline=None)
@@ -240,7 +269,7 @@ def test_a_refused_batch_takes_no_other_batch_with_it(
 def test_records_given_up_after_their_time_leave_no_hole_and_no_double(
     before: list[tuple[str, int]], after: list[tuple[str, int]]
 ) -> None:
-    run = Run(5)
+    run = Run(5, delivery_timeout_ms=30_000)
     play(run, before)
     run.wait(31_000)
     play(run, after)

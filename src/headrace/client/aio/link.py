@@ -99,7 +99,7 @@ class Link(asyncio.BufferedProtocol):
             self._transport.writelines(parts)
         if not ask.expects_answer:
             answer.set_result(None)
-        elif self._timer is None:
+        else:
             self._arm(now_ms + ask.timeout_ms)
 
     async def _open(self) -> None:
@@ -168,6 +168,11 @@ class Link(asyncio.BufferedProtocol):
         return self._loop.time() * 1000
 
     def _arm(self, at_ms: float) -> None:
+        """Look at the clock then, unless that happens earlier anyway."""
+        if self._timer is not None:
+            if self._timer.when() <= at_ms / 1000:
+                return
+            self._timer.cancel()
         self._timer = self._loop.call_at(at_ms / 1000, self._check_time)
 
     def _check_time(self) -> None:

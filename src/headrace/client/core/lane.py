@@ -3,6 +3,8 @@
 With idempotence every batch gets a sequence when it is first sent. Up to five may be in flight;
 if one fails, those behind it will be refused as out of order and come back too. They are then
 sent again one at a time, each only when it is the oldest unfinished one, which keeps the order.
+Until the first batch of an epoch is written, it flies alone: a broker that does not know the
+producer takes any sequence for its first, so a second batch could overtake a first that failed.
 
 When the broker calls the oldest batch out of order, the sequence has a hole that nothing will
 close (the broker forgot the producer, or an older batch was refused or given up). It also means
@@ -34,6 +36,7 @@ class Lane:
 
     __slots__ = (
         "_created",
+        "_is_known",
         "assigned",
         "identity",
         "in_flight",
@@ -55,6 +58,7 @@ class Lane:
         self.assigned: list[ProducerBatch] = []
         self.restart = False
         self._created = 0
+        self._is_known = False  # whether the leader has written a batch of this epoch
 
     def add(self, batch: ProducerBatch) -> None:
         """A new batch at the end; it takes further records until it is closed."""
@@ -72,7 +76,8 @@ class Lane:
             return None
         if self.restart and self.in_flight:
             return None
-        if batch.sequence != NO_SEQUENCE and not self.restart and self.assigned[0] is not batch:
+        must_be_oldest = not self.restart and (batch.sequence != NO_SEQUENCE or not self._is_known)
+        if must_be_oldest and self.assigned and self.assigned[0] is not batch:
             return None
         return batch
 
@@ -107,6 +112,7 @@ class Lane:
     def _begin(self, identity: ProducerIdentity) -> None:
         self.identity = identity
         self.next_sequence = 0
+        self._is_known = False
 
     def landed(self, batch: ProducerBatch) -> None:
         """The batch's request is over, whatever came of it."""
@@ -117,10 +123,14 @@ class Lane:
         """The batch was written: its place in the sequence is settled."""
         if batch.sequence != NO_SEQUENCE:
             self.assigned.remove(batch)
+            self._is_known = True
 
     def put_back(self, batch: ProducerBatch, retry_at_ms: float) -> None:
         """Back into the queue, in front of everything that was created later."""
         batch.retry_at_ms = retry_at_ms
+        self._insert(batch)
+
+    def _insert(self, batch: ProducerBatch) -> None:
         index = 0
         while index < len(self.queue) and self.queue[index].order < batch.order:
             index += 1
@@ -135,8 +145,8 @@ class Lane:
             for part in parts:
                 part.sequence, part.producer = sequence, batch.producer
                 sequence = (sequence + part.count) & _SEQUENCE_MASK
-        for part in reversed(parts):
-            self.queue.appendleft(part)
+        for part in parts:
+            self._insert(part)
 
     def refused(self, batch: ProducerBatch) -> None:
         """The broker will never write this batch: its sequence numbers may be used again.

@@ -68,6 +68,19 @@ def test_an_answer_that_never_comes_is_given_up_and_asked_for_again(
     run(story())
 
 
+def test_a_connection_that_died_while_idle_is_noticed_in_time(run: Run, loop: VirtualLoop) -> None:
+    async def story() -> None:
+        broker = await started()
+        async with AsyncClient(Settings("broker:9092", request_timeout_ms=1000)) as client:
+            await client.admin.describe_cluster()
+            await asyncio.sleep(30)
+            broker.on(DescribeClusterRequest, in_turn(SILENCE, CLUSTER))  # type: ignore[arg-type]
+            await client.admin.describe_cluster()
+            assert 31 < loop.time() < 32
+
+    run(story())
+
+
 def test_a_broken_connection_is_made_again(run: Run) -> None:
     async def story() -> None:
         broker = await started()

@@ -191,6 +191,7 @@ def test_sending_waits_for_room_and_gives_up_in_time(run: Run, loop: VirtualLoop
         log, client = await opened(loop, request_timeout_ms=4000)
         settings = ProducerSettings(buffer_bytes=2000, batch_bytes=500, block_ms_max=3000)
         async with client, client.producer(settings) as producer:
+            await producer.send_and_wait("t", b"w")
             log.misfortunes = [SILENCE] * 5
             for _ in range(10):
                 await producer.send("t", b"x" * 150)
@@ -203,7 +204,7 @@ def test_sending_waits_for_room_and_gives_up_in_time(run: Run, loop: VirtualLoop
             for delivery in waiting:
                 await (await delivery)
         values = [(record.value or b"")[:1] for record in log.records[0]]
-        assert values == [b"x"] * 10 + [b"1", b"2"], "whoever waited first goes first"
+        assert values == [b"w"] + [b"x"] * 10 + [b"1", b"2"], "whoever waited first goes first"
 
     run(story())
 
