@@ -9,7 +9,7 @@
     <topic>-<n>/                       one log each
     <topic>-<n>.<id>-delete/           one on its way out
 
-`checkpoint` may run in a worker thread; everything else belongs to one thread.
+`checkpoint` and `remove_deleted` may run in a worker thread; the rest belongs to one thread.
 """
 
 import json
@@ -103,6 +103,7 @@ class LogDirectory:
             ) from error
         try:
             if not files.exists(f"{path}/{META_PROPERTIES}"):
+                _require_no_data(files, path)
                 # So that a missing table can only mean that it was lost.
                 table = f"{path}/{RECOVERY_POINTS}"
                 replace_file(files, table, encode_offsets({}), durable=True)
@@ -140,7 +141,8 @@ class LogDirectory:
     ) -> PartitionLog:
         """The log of a partition: opened (and recovered) if it is on disk, else a new one.
 
-        Data that belongs to an earlier topic of this name is deleted.
+        Data with another topic id is set aside: it may be that of an earlier topic of this name,
+        or the id may have been altered.
         """
         if partition in self.logs:
             raise ValueError(f"{partition} is open already")
@@ -150,8 +152,8 @@ class LogDirectory:
             self._on_disk.discard(partition)
             owner = partition_metadata.load(self._files, directory)
             if owner is not None and owner != topic_id:
-                logger.warning("deleting data of an earlier topic: partition=%s", partition)
-                self._part_with(partition, DELETED_DIRECTORY, self._clock.now_ms())
+                logger.warning("setting aside data of another topic id: partition=%s", partition)
+                self._part_with(partition, STRAY_DIRECTORY, None)
                 known = False
         if not known:
             self._forget(partition)
@@ -207,9 +209,10 @@ class LogDirectory:
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove files of deleted partitions and segments whose time has come."""
-        for path in [path for path, due_ms in self._parting.items() if due_ms <= now_ms]:
-            self._files.remove_tree(path)
-            del self._parting[path]
+        for path, due_ms in list(self._parting.items()):
+            if due_ms <= now_ms:
+                self._files.remove_tree(path)
+                del self._parting[path]
         for log in list(self.logs.values()):
             log.remove_deleted(now_ms)
 
@@ -229,7 +232,8 @@ class LogDirectory:
                     log.checkpoint()
                     moved = True
                 except StorageError as error:
-                    logger.error("checkpoint failed: directory=%s error=%s", log.directory, error)
+                    if log in self.logs.values():  # not deleted meanwhile
+                        logger.error("checkpoint failed: path=%s error=%s", log.directory, error)
         if moved:
             self._write_recovery_points()
         self.checkpoint_log_starts()
@@ -337,6 +341,16 @@ def _make_durable_directory(files: FileSystem, path: str) -> None:
         files.make_directory(missing[0])
         for created in missing:
             files.sync_directory(created.rpartition("/")[0] or ("/" if created[0] == "/" else "."))
+
+
+def _require_no_data(files: FileSystem, path: str) -> None:
+    """A directory without an owner must be new: its first file is on disk before any other."""
+    held = [name for name in files.list_directory(path) if parse_partition(name) is not None]
+    if held:
+        raise StartupRefused(
+            f"{path} holds partitions ({held[0]}) but no {META_PROPERTIES}",
+            hint="restore the file from a backup; without it the directory's owner is unknown",
+        )
 
 
 def _take_clean_marker(files: FileSystem, path: str) -> bool:

@@ -105,12 +105,16 @@ class DurableLog:
         """Why the log takes no more appends; None while it does."""
         return self._failure
 
+    def _require_health(self) -> None:
+        """Under `_lock`: a deleted partition's path may already be that of its successor."""
+        if self._failure is not None:
+            raise StorageError(str(self._failure))
+
     def flush(self) -> Offset:
         """Bring everything appended before the call to disk; return the offset it reaches to."""
         with self._flushing:
             with self._lock:
-                if self._failure is not None:
-                    raise StorageError(str(self._failure))
+                self._require_health()
                 end = self.log_end_offset
                 truncations = self._truncations
                 names, self._unsynced_names = self._unsynced_names, False
@@ -201,6 +205,7 @@ class DurableLog:
     def _checkpoint(self) -> None:
         if self.checkpoint_due:
             with self._lock:
+                self._require_health()
                 rolled, self._unsynced_indexes = self._unsynced_indexes, ()
                 size = self.bytes_since_checkpoint
                 try:

@@ -157,8 +157,7 @@ class PartitionLog(ShapedLog):
             return AppendInfo(first, Offset(offset - 1), time_ms, self.log_start_offset, False)
 
     def _ready_to_append(self) -> tuple[ProducerStates, EpochCache]:
-        if self._failure is not None:
-            raise StorageError(str(self._failure))
+        self._require_health()
         return self._load_producers(), self._load_epochs()
 
     def _answer_duplicate(self, batch: SentBatch) -> AppendInfo:
@@ -263,10 +262,7 @@ class PartitionLog(ShapedLog):
         Empty if there is nothing yet, or, without `at_least_one`, if the first batch is larger
         than `max_bytes`.
         """
-        if start > self.log_end_offset or start < self.log_start_offset:
-            raise OffsetOutOfRange(
-                f"offset {start} is not in [{self.log_start_offset}, {self.log_end_offset}]"
-            )
+        self._require_in_range(start)
         if start >= end or start == self.log_end_offset:
             return b""
         segments = self._segments
@@ -274,19 +270,33 @@ class PartitionLog(ShapedLog):
         try:
             if start >= segment.base_offset:
                 return segment.read(start, max_bytes, end, at_least_one=at_least_one) or b""
-            row = segments.all
-            for segment in row[segments.number_for(start) :]:
+            for segment in segments.at_or_after(start):
+                if segment.base_offset > start and start < self.log_start_offset:
+                    break  # deleted since we looked
                 data = segment.read(start, max_bytes, end, at_least_one=at_least_one)
                 if data is not None:
                     return data
         except OSError as error:
             raise StorageError(f"cannot read {segment.path()}: {error}") from error
+        self._require_in_range(start)
         return b""
+
+    def _require_in_range(self, offset: Offset) -> None:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is not in [{self.log_start_offset}, {self.log_end_offset}]"
+            )
 
     def find_by_timestamp(self, timestamp: int, end: Offset) -> TimestampedOffset | None:
         """The first record below `end` whose timestamp is `timestamp` or later."""
-        return first_at_or_after(self._segments.all, timestamp, self.log_start_offset, end)
+        try:
+            return first_at_or_after(self._segments.all, timestamp, self.log_start_offset, end)
+        except OSError as error:
+            raise StorageError(f"cannot search {self.directory}: {error}") from error
 
     def max_timestamp(self, end: Offset) -> TimestampedOffset | None:
         """The first record with the highest timestamp, if it lies below `end`."""
-        return latest_timestamp(self._segments.all, self.log_start_offset, end)
+        try:
+            return latest_timestamp(self._segments.all, self.log_start_offset, end)
+        except OSError as error:
+            raise StorageError(f"cannot search {self.directory}: {error}") from error

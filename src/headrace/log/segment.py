@@ -125,21 +125,24 @@ class Segment(IndexedFile):
             cut, next_offset = after, Offset(last_offset + 1)
             walked += 1
             if walked == _WALK_MAX:
-                cut = max(cut, self._short_cut(data, position, end))
+                cut, next_offset = max((cut, next_offset), self._short_cut(data, position, end))
         return cut, next_offset
 
-    def _short_cut(self, data: bytes, position: int, end: int) -> int:
-        """Where, by the index, the last indexed batch within `data` and below `end` begins."""
+    def _short_cut(self, data: bytes, position: int, end: int) -> tuple[int, Offset]:
+        """Where, by the index, the last indexed batch within `data` and below `end` begins, and
+        its first offset."""
         index = self.offsets
         number = min(
             index.floor(position + len(data) - HEADER_SIZE, 1),
             index.floor(end - 1 - self.base_offset, 0),
         )
+        nowhere = (0, self.base_offset)
         if number < 0:
-            return 0
+            return nowhere
         relative, found = index.entry(number)
         within = found - position
         if not 0 < within <= len(data) - HEADER_SIZE:
-            return 0
-        last_offset = parse_header(data, within).last_offset
-        return within if last_offset == self.base_offset + relative else 0
+            return nowhere
+        header = parse_header(data, within)
+        fits = header.last_offset == self.base_offset + relative
+        return (within, Offset(header.base_offset)) if fits else nowhere

@@ -46,6 +46,11 @@ class Segments:
         """The number of the segment in which `offset` lies or would lie."""
         return max(0, bisect_right(self.all, offset, key=_base_offset) - 1)
 
+    def at_or_after(self, offset: int) -> tuple[Segment, ...]:
+        """The segment in which `offset` lies or would lie, and those behind it."""
+        row = self.all
+        return row[max(0, bisect_right(row, offset, key=_base_offset) - 1) :]
+
     def roll(self, base_offset: Offset, now_ms: int) -> Segment:
         """Go on in a new segment; its file is there when this returns, its name not yet synced."""
         segment = Segment(self._files, self._directory, base_offset, now_ms)

@@ -90,7 +90,7 @@ class ShapedLog(DurableLog):
                     log_start=self.log_start_offset,
                     high_watermark=high_watermark,
                 )
-                if not expired or self._failure is not None:
+                if not expired:
                     return []
                 self._delete_oldest([segment for segment, _ in expired], now_ms)
             except OSError as error:
@@ -99,6 +99,7 @@ class ShapedLog(DurableLog):
 
     def _delete_oldest(self, segments: list[Segment], now_ms: int) -> None:
         with self._lock:
+            self._require_health()
             if len(segments) == len(self._segments):
                 self._roll()
             self._load_producers()
@@ -108,11 +109,13 @@ class ShapedLog(DurableLog):
         # calls, and those of the snapshot and of a new segment came first.
         self._history.sync_newest()
         with self._lock:
+            self._require_health()
             self._unsynced_names = True
             start = self._segments.all[len(segments)].base_offset
+            # First, so that a reader who no longer finds a segment knows why.
+            self.log_start_offset = max(self.log_start_offset, start)
             self._segments.drop(segments, now_ms + self.config.file_delete_delay_ms)
             self._history.forget_before(start)
-            self.log_start_offset = max(self.log_start_offset, start)
             self.flushed_offset = max(self.flushed_offset, start)
             self._load_epochs().truncate_start(self.log_start_offset)
 
@@ -259,6 +262,7 @@ class ShapedLog(DurableLog):
             try:
                 commit_swap(self.files, self.directory, base)
                 with self._lock:
+                    self._require_health()
                     due_ms = self._clock.now_ms() + self.config.file_delete_delay_ms
                     doomed = [(s, s.rename(DELETED)) for s in old]
                 # Were an old one to come back, it would overlap the new.

@@ -137,6 +137,17 @@ def test_a_read_stops_below_its_end_even_in_the_middle_of_a_batch() -> None:
     assert last.last_offset == 287
 
 
+@pytest.mark.parametrize("max_bytes", range(7000, 7400, 40))
+def test_reads_of_many_small_batches_connect(max_bytes: int) -> None:
+    log = open_log(simulated_disk(), LogConfig(index_interval_bytes=50))
+    fill(log, 400)
+    data = read_bytes(log, 0, max_bytes)
+    # The place where the read ended is remembered now, and must be the right one.
+    for offset in range(75, 60, -1):
+        assert parse_header(read_bytes(log, offset, 1)).base_offset == offset
+    assert [header.base_offset for header in read_all(log, len(data))] == list(range(400))
+
+
 def test_a_large_first_batch_comes_whole_or_not_at_all() -> None:
     log = open_log(simulated_disk())
     append(log, batch(value=b"x" * 500))
