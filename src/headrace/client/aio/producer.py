@@ -29,7 +29,7 @@ class AsyncProducer:
         future = await producer.send("orders", b"...", key=b"42")   # waits only for buffer room
         metadata = await future                                      # written, as acks demands
 
-    A sender task runs from the first record until `close`, which flushes.
+    Delivery goes on in the background until `close`, which flushes.
     """
 
     def __init__(self, client: "AsyncClient", settings: ProducerSettings) -> None:

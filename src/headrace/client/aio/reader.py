@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 _RECORDS_PER_POLL = 500
+# A timer may fire this much before its time, as rounding and the clock's grain will have it.
+_EARLY_MS = 0.01
 
 
 class AsyncReader:
@@ -124,7 +126,7 @@ class AsyncReader:
                 return taken
             self._fetching.raise_error()
             now_ms = self._client.now_ms()
-            if now_ms >= deadline_ms:
+            if now_ms + _EARLY_MS >= deadline_ms:
                 return None
             await self._wait(min(deadline_ms, self._fetching.next_retry_ms(now_ms)) - now_ms)
 
@@ -148,7 +150,7 @@ class AsyncReader:
             return
 
     def _launch(self) -> None:
-        for call in self._fetching.plan(self._client.now_ms()):
+        for call in self._fetching.plan(self._client.now_ms() + _EARLY_MS):
             answer = self._client.submit(call.ask)
             self._in_flight.add(answer)
             answer.add_done_callback(partial(self._landed, call))

@@ -1,4 +1,8 @@
-"""The task behind a producer: keeps requests flowing, looks up leaders, tells who waits."""
+"""What runs behind a producer: keeps requests flowing, looks up leaders, tells who waits.
+
+A step looks at everything at once and never waits; it runs soon after something has happened,
+and when the core says that something is due. Only lookups wait, each in a task of its own.
+"""
 
 import asyncio
 from collections import deque
@@ -23,6 +27,10 @@ if TYPE_CHECKING:
 
 ROOM_PER_RECORD = 64
 
+# A timer may fire this much before its time, as rounding and the clock's grain will have it;
+# what is due then must count as due, or the step would run again and again until it is.
+_EARLY_MS = 0.01
+
 
 class Sender:
     """Drives `Sending` on an event loop; both faces' producers stand on it."""
@@ -44,17 +52,18 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self.sending = Sending(client.session, settings, settle)
         self.partition_counts: dict[str, int] = {}
-        self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._soon: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._identification: asyncio.Task[None] | None = None
         self._lookup: asyncio.Task[None] | None = None
+        self._is_stopped = False
         self._room_waiters: deque[asyncio.Future[None]] = deque()
         self._idle_waiters: list[asyncio.Future[None]] = []
 
     def nudge(self) -> None:
         """There is something to look at: new records, or an answer."""
-        self._wake.set()
-        if self._task is None:
-            self._task = self._loop.create_task(self._run())
+        if self._soon is None and not self._is_stopped:
+            self._soon = self._loop.call_soon(self._step)
 
     async def count_partitions(self, topic: str, partition: int | None) -> int:
         """How many partitions the topic has (it may be auto-created); checks the one given."""
@@ -119,8 +128,12 @@ class Sender:
                 self.sending.end_flush()
 
     async def stop(self) -> None:
-        """End the tasks; what is still queued fails."""
-        for task in (self._task, self._lookup):
+        """End everything; what is still queued fails."""
+        self._is_stopped = True
+        for handle in (self._soon, self._timer):
+            if handle is not None:
+                handle.cancel()
+        for task in (self._identification, self._lookup):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
@@ -131,36 +144,37 @@ class Sender:
         with self._lock:
             self.sending.fail_all(error)
 
-    async def _run(self) -> None:
-        while True:
-            self._wake.clear()
-            await self._step()
-            with self._lock:
-                due_ms = self.sending.next_due_ms(self._client.now_ms())
-            await self._sleep_until(due_ms)
-
-    async def _step(self) -> None:
-        sending, now_ms = self.sending, self._client.now_ms()
+    def _step(self) -> None:
+        self._soon = None
+        sending, now_ms = self.sending, self._client.now_ms() + _EARLY_MS
         with self._lock:
             sending.expire(now_ms)
             needs_identity = sending.needs_identity
-        if needs_identity:
-            await self._identify()
-        with self._lock:
-            now_ms = self._client.now_ms()
             stale = sending.stale_topics(now_ms)
             calls = sending.drain(now_ms)
-        if stale and (self._lookup is None or self._lookup.done()):
+            due_ms = sending.next_due_ms(now_ms)
+        if needs_identity and _is_over(self._identification):
+            self._identification = self._loop.create_task(self._identify())
+        if stale and _is_over(self._lookup):
             self._lookup = self._loop.create_task(self._look_up())
         for call in calls:
             self._client.submit(call.ask).add_done_callback(partial(self._landed, call))
         self._tell_waiters()
+        self._arm(due_ms)
+
+    def _arm(self, due_ms: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due_ms != float("inf") and not self._is_stopped:
+            self._timer = self._loop.call_at(due_ms / 1000, self.nudge)
 
     async def _identify(self) -> None:
         try:
             self.sending.identity = await self._client.run(new_identity(self._client.session))
         except HeadraceError as error:
             self._fail_all(error)
+        self.nudge()
 
     async def _look_up(self) -> None:
         """Find leaders anew. Failing, the batches wait on: their delivery timeout decides."""
@@ -175,7 +189,7 @@ class Sender:
             self.partition_counts[topic] = len(state.partitions)
         if self._stale_topics():
             await asyncio.sleep(session.backoff.delay_ms(1) / 1000)
-        self._wake.set()
+        self.nudge()
 
     def _stale_topics(self) -> set[str]:
         with self._lock:
@@ -193,7 +207,7 @@ class Sender:
         with self._lock:
             self.sending.answered(call, outcome, self._client.now_ms())
         self._tell_waiters()
-        self._wake.set()
+        self.nudge()
 
     def _tell_waiters(self) -> None:
         if self._progressed is not None:
@@ -208,12 +222,6 @@ class Sender:
                 if not waiter.done():
                     waiter.set_result(None)
 
-    async def _sleep_until(self, due_ms: float) -> None:
-        if due_ms == float("inf"):
-            await self._wake.wait()
-            return
-        try:
-            async with asyncio.timeout_at(due_ms / 1000):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+
+def _is_over(task: asyncio.Task[None] | None) -> bool:
+    return task is None or task.done()

@@ -111,10 +111,6 @@ class Wire:
             )
         return high
 
-    def offers(self, api_key: int) -> tuple[int, int] | None:
-        """The broker's version range of an API, None if it lacks it."""
-        return self._offered.get(api_key)
-
     def receive(self, frame: Buffer) -> tuple[Call, Message] | bytes | None:
         """Take one frame: an answered call, bytes to send while opening, or nothing to do."""
         if not self.in_flight:
