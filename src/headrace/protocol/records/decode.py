@@ -86,7 +86,12 @@ def _records(data: bytes, header: BatchHeader) -> Iterator[Record]:
         n = data[position]
         position += 1
         if n > 127:
-            n, position = read_long_varint(data, position, n)
+            more = data[position]
+            if more < 128:
+                n += (more << 7) - 128
+                position += 1
+            else:
+                n, position = read_long_varint(data, position, n)
         record_end = position + ((n >> 1) ^ -(n & 1))
         if record_end > end:
             raise InvalidRecord(f"a record reaches {record_end - end} bytes past its batch")
@@ -94,17 +99,32 @@ def _records(data: bytes, header: BatchHeader) -> Iterator[Record]:
         n = data[position]
         position += 1
         if n > 127:
-            n, position = read_long_varint(data, position, n)
+            more = data[position]
+            if more < 128:
+                n += (more << 7) - 128
+                position += 1
+            else:
+                n, position = read_long_varint(data, position, n)
         timestamp = base_timestamp + ((n >> 1) ^ -(n & 1))
         n = data[position]
         position += 1
         if n > 127:
-            n, position = read_long_varint(data, position, n)
+            more = data[position]
+            if more < 128:
+                n += (more << 7) - 128
+                position += 1
+            else:
+                n, position = read_long_varint(data, position, n)
         offset = base_offset + ((n >> 1) ^ -(n & 1))
         n = data[position]
         position += 1
         if n > 127:
-            n, position = read_long_varint(data, position, n)
+            more = data[position]
+            if more < 128:
+                n += (more << 7) - 128
+                position += 1
+            else:
+                n, position = read_long_varint(data, position, n)
         key: bytes | None = None
         if not n & 1:
             start, position = position, position + (n >> 1)
@@ -112,7 +132,12 @@ def _records(data: bytes, header: BatchHeader) -> Iterator[Record]:
         n = data[position]
         position += 1
         if n > 127:
-            n, position = read_long_varint(data, position, n)
+            more = data[position]
+            if more < 128:
+                n += (more << 7) - 128
+                position += 1
+            else:
+                n, position = read_long_varint(data, position, n)
         value: bytes | None = None
         if not n & 1:
             start, position = position, position + (n >> 1)

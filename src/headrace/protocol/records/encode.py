@@ -26,7 +26,7 @@ from headrace.protocol.records.header import (
     BatchHeader,
     parse_header,
 )
-from headrace.protocol.records.varint import encode_varint
+from headrace.protocol.records.varint import SMALL_VARINTS, encode_varint
 
 RECORD_OVERHEAD_MAX: Final = 26
 """The most that a record's own numbers take, headers aside: length 5, attributes 1, timestamp
@@ -34,6 +34,7 @@ delta 10 and offset delta 5 at their longest, and the smallest key, value and he
 
 _NULL: Final = encode_varint(-1)
 _ZERO: Final = encode_varint(0)
+_small: Final = SMALL_VARINTS
 _pack_uint32 = Struct(">I").pack_into
 
 
@@ -45,11 +46,37 @@ def encode_record(
     headers: Sequence[Header] = (),
 ) -> bytes:
     """One record as it lies in a batch, its own length first."""
-    parts: list[Buffer] = [
-        b"\0",
-        encode_varint(timestamp_delta),
-        encode_varint(offset_delta),
-    ]
+    if not headers and offset_delta >= 0:
+        try:
+            # Nearly every record: all numbers small enough to be looked up.
+            body = b"".join(
+                (
+                    b"\0",
+                    _small[timestamp_delta]
+                    if timestamp_delta >= 0
+                    else encode_varint(timestamp_delta),
+                    _small[offset_delta],
+                    _NULL if key is None else _small[len(key)],
+                    key or b"",
+                    _NULL if value is None else _small[len(value)],
+                    value or b"",
+                    _ZERO,
+                )
+            )
+            return _small[len(body)] + body
+        except IndexError:
+            pass
+    return _encode_any_record(offset_delta, timestamp_delta, key, value, headers)
+
+
+def _encode_any_record(
+    offset_delta: int,
+    timestamp_delta: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: Sequence[Header],
+) -> bytes:
+    parts: list[Buffer] = [b"\0", encode_varint(timestamp_delta), encode_varint(offset_delta)]
     if key is None:
         parts.append(_NULL)
     else:
@@ -58,16 +85,13 @@ def encode_record(
         parts.append(_NULL)
     else:
         parts += (encode_varint(len(value)), value)
-    if headers:
-        _encode_headers(parts, headers)
-    else:
-        parts.append(_ZERO)
+    parts.append(encode_varint(len(headers)))
+    _encode_headers(parts, headers)
     body = b"".join(parts)
     return encode_varint(len(body)) + body
 
 
 def _encode_headers(parts: list[Buffer], headers: Sequence[Header]) -> None:
-    parts.append(encode_varint(len(headers)))
     for name, value in headers:
         key = name.encode()
         parts += (encode_varint(len(key)), key)
