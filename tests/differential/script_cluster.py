@@ -65,6 +65,33 @@ def versions_nobody_serves(peer: Peer) -> None:
 
 
 @script
+def frames_that_make_no_sense(peer: Peer) -> None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="x")])
+    whole = encode_request(request, 9, 5, "differential")
+    for label, frame in (
+        ("a negative length", struct.pack(">i", -1)),
+        ("a length of zero", struct.pack(">i", 0)),
+        ("a length beyond the limit", struct.pack(">i", 200_000_000)),
+        ("half a header", struct.pack(">ihh", 4, 3, 9)),
+        ("a body cut short", struct.pack(">i", len(whole) - 8) + whole[4:-4]),
+        ("an array longer than the body", _framed(3, 8, struct.pack(">i", 1_000_000))),
+        ("a string longer than the body", _framed(3, 8, struct.pack(">ih", 1, 30_000) + b"x")),
+        ("a negative array length", _framed(3, 8, struct.pack(">ibbb", -5, 0, 0, 0))),
+        ("a client id that is no text", _framed(18, 0, b"", client_id=b"\xff\xfe")),
+        ("bytes left over", _framed(18, 0, b"left over")),
+    ):
+        answer = peer.ask_frame(frame)
+        said = CLOSED if answer is None else "an answer"
+        peer.note(label, "Frames", 0, said, good=False)
+        peer.disconnect()
+
+
+def _framed(api_key: int, version: int, body: bytes, client_id: bytes = b"x") -> bytes:
+    head = struct.pack(">hhih", api_key, version, 5, len(client_id)) + client_id
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+@script
 def metadata_in_every_version(peer: Peer) -> None:
     topic_id = peer.create("known", 2)
     peer.create("known-too")

@@ -162,8 +162,12 @@ def incremental_alter_configs_in_every_version(peer: Peer) -> None:
 
 @script
 def list_config_resources(peer: Peer) -> None:
+    peer.ask(ListConfigResourcesRequest(), 0, "before there is a topic")
     peer.create("listed")
-    peer.ask(ListConfigResourcesRequest(), 0, "old form")
+    peer.ask(ListConfigResourcesRequest(), 0, "with a topic")
+    peer.delete("listed")
+    peer.ask(ListConfigResourcesRequest(), 0, "after the topic has gone")
+    peer.create("listed")
     for label, kinds in (
         ("client metrics", [_CLIENT_METRICS]),
         ("brokers", [_BROKER]),

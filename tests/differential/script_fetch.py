@@ -86,6 +86,9 @@ def fetch_from_nowhere(peer: Peer) -> None:
         peer.ask(fetch_request(version, "fetch-where", topic_id, {3: 0}), version, "no partition")
         known_and_not = fetch_request(version, "fetch-where", topic_id, {0: 0, 5: 0})
         peer.ask(known_and_not, version, "one partition known, one not")
+        doubled = fetch_request(version, "fetch-where", topic_id, {0: 0})
+        doubled.topics = doubled.topics * 2
+        peer.ask(doubled, version, "a topic twice")
         if version < 13:
             missing = fetch_request(version, "no-such-topic", NULL_ID, {0: 0})
             peer.ask(missing, version, "unknown topic")

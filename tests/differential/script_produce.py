@@ -49,6 +49,7 @@ def produce_without_acknowledgement(peer: Peer) -> None:
 @script
 def produce_to_nowhere(peer: Peer) -> None:
     topic_id = peer.create("produce-where")
+    twice_id = peer.create("produce-twice")
     batch = Batch().encode()
     for version in versions(ApiKey.PRODUCE):
         known = produce_request(version, "produce-where", topic_id, {7: batch})
@@ -64,6 +65,9 @@ def produce_to_nowhere(peer: Peer) -> None:
             peer.ask(produce_request(version, "", NULL_ID, {0: batch}), version, "null topic id")
             stranger = type(NULL_ID)(int=12345)
             peer.ask(produce_request(version, "", stranger, {0: batch}), version, "unknown id")
+        doubled = produce_request(version, "produce-twice", twice_id, {0: batch})
+        doubled.topic_data = doubled.topic_data * 2
+        peer.ask(doubled, version, "a topic twice")
         odd_acks = produce_request(version, "produce-where", topic_id, {0: batch}, acks=5)
         peer.ask(odd_acks, version, "acks 5")
 

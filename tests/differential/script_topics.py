@@ -223,6 +223,14 @@ def delete_records_in_every_version(peer: Peer) -> None:
             peer.ask(fetch_request(12, topic, topic_id, {0: 4}), 12, f"v{version}, {label}, read")
         nothing = DeleteRecordsRequest(topics=[], timeout_ms=10_000)
         peer.ask(nothing, version, "no topics")
+        compacted = f"cut-compacted-{version}"
+        compacted_id = peer.create(compacted, cleanup_policy="compact")
+        fill(peer, compacted, compacted_id, 0, Batch(values(3)).encode())
+        one = DeleteRecordsPartition(partition_index=0, offset=1)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=compacted, partitions=[one])], timeout_ms=10_000
+        )
+        peer.ask(request, version, "a compacted topic")
 
 
 @script
