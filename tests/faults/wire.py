@@ -23,6 +23,7 @@ from headrace.protocol.messages.init_producer_id import (
 )
 from headrace.protocol.messages.list_offsets import (
     ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
@@ -136,13 +137,18 @@ class Wire:
         )
         return self.call(request, 12, FetchResponse).responses[0].partitions[0]
 
-    def offset(self, topic: str, timestamp: int, *, partition: int = 0) -> int:
-        """By time, or `EARLIEST` or `LATEST`; -1 if there is none."""
+    def find(
+        self, topic: str, timestamp: int, *, partition: int = 0
+    ) -> ListOffsetsPartitionResponse:
         wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
         request = ListOffsetsRequest(
             replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
         )
-        found = self.call(request, 5, ListOffsetsResponse).topics[0].partitions[0]
+        return self.call(request, 5, ListOffsetsResponse).topics[0].partitions[0]
+
+    def offset(self, topic: str, timestamp: int, *, partition: int = 0) -> int:
+        """By time, or `EARLIEST` or `LATEST`; -1 if there is none."""
+        found = self.find(topic, timestamp, partition=partition)
         assert found.error_code == ErrorCode.NONE, ErrorCode(found.error_code)
         return found.offset
 

@@ -48,9 +48,10 @@ def settle_identity(
     file = f"{path}/{META_PROPERTIES}"
     if not files.exists(file):
         found = Identity(cluster_id or encode_uuid(randomness.uuid()), node_id, randomness.uuid())
-        # Synced, because half a file would refuse every later start. Its name reaches the disk
-        # with that of the first partition, before anything in this directory is acknowledged.
+        # Synced, because half a file would refuse every later start; and so would partitions
+        # without this file, so its name is on disk before there are any.
         replace_file(files, file, found.encode(), durable=True)
+        files.sync_directory(path)
         return found
     found = _parse(files.read_file(file), file)
     if found.node_id != node_id:
