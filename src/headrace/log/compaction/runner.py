@@ -37,7 +37,10 @@ class InlineCompactor:
         self._files = files
 
     def compact(self, request: CompactionRequest) -> CompactionResult:
-        return compact_log(self._files, request)
+        try:
+            return compact_log(self._files, request)
+        except OSError as error:
+            raise StorageError(f"cannot compact {request.directory}: {error}") from error
 
     def stop(self) -> None:
         """Nothing runs between calls."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from headrace.log.compaction.worker import LOCK
 from headrace.log.real_files import RealFileSystem
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
+from tests.simulation.disk import Fault, SimulatedFileSystem
 from tests.support.compacted_log import CompactedLog
 
 
@@ -90,3 +92,20 @@ def test_a_worker_ends_with_its_broker(tmp_path: Path) -> None:
     request = log.request().to_json() + "\n"
     orphan = subprocess.run(WORKER, input=request, capture_output=True, text=True, check=False)
     assert (orphan.returncode, orphan.stdout) == (1, "")
+
+
+def test_a_full_disk_ends_a_compaction_and_leaves_the_log_as_it_was() -> None:
+    files = SimulatedFileSystem()
+    log = CompactedLog(files)
+    for first in range(0, 400, 40):
+        rows = [Record(first + i, 100, b"key-%d" % (i + first // 2), b"v" * 50) for i in range(40)]
+        log.add_segment([encode_batch(rows)])
+    records, names = log.records(), files.list_directory(log.directory)
+    for path_part in (".log.cleaned", ".keys.cleaned", ".index.cleaned"):
+        files.faults.rules = [Fault("write", errno.ENOSPC, path_part)]
+        with pytest.raises(StorageError, match="No space left"):
+            InlineCompactor(files).compact(log.request(memory_bytes=5_000))
+        assert files.list_directory(log.directory) == names
+    files.faults.rules.clear()
+    log.compact(log.request(memory_bytes=5_000))
+    assert {r.key: r.value for r in records} == {r.key: r.value for r in log.records()}
