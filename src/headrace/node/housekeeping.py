@@ -48,7 +48,7 @@ class Housekeeping:
             await asyncio.sleep(seconds())
             try:
                 await duty()
-            except HeadraceError as error:
+            except (HeadraceError, OSError) as error:
                 logger.error(
                     "housekeeping failed, will try again: duty=%s error=%s", duty.__name__, error
                 )
@@ -67,7 +67,7 @@ class Housekeeping:
             if written:
                 try:
                     await self._executor.run(self._replicas.directory.checkpoint)
-                except HeadraceError as error:
+                except (HeadraceError, OSError) as error:
                     logger.error("checkpoint failed, will try again: error=%s", error)
             due = loop.time() + self._checkpoint_seconds()
 
