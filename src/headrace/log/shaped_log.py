@@ -104,19 +104,23 @@ class ShapedLog(DurableLog):
                 self._roll()
             self._load_producers()
             self._history.snapshot(self.log_end_offset)
-        # Producers whose batches go now are known only from the snapshot, so it must outlast
-        # them. Names need no sync: those of one directory change on disk in the order of the
-        # calls, and those of the snapshot and of a new segment came first.
+        # Producers whose batches go now are known only from the snapshot, and the log's end
+        # perhaps only from the name of a new, still empty segment: both must outlast the rest.
         self._history.sync_newest()
+        self.files.sync_directory(self.directory)
+        for segment in segments:
+            with self._lock:
+                self._require_health()
+                # First, so that a reader who no longer finds a segment knows why.
+                following = self._segments.all[1].base_offset
+                self.log_start_offset = max(self.log_start_offset, following)
+                self._segments.drop([segment], now_ms + self.config.file_delete_delay_ms)
+            # One by one, since a directory promises no order: were an older segment to come back
+            # without its successor, recovery would find a hole and end the log there.
+            self.files.sync_directory(self.directory)
         with self._lock:
-            self._require_health()
-            self._unsynced_names = True
-            start = self._segments.all[len(segments)].base_offset
-            # First, so that a reader who no longer finds a segment knows why.
-            self.log_start_offset = max(self.log_start_offset, start)
-            self._segments.drop(segments, now_ms + self.config.file_delete_delay_ms)
-            self._history.forget_before(start)
-            self.flushed_offset = max(self.flushed_offset, start)
+            self._history.forget_before(following)
+            self.flushed_offset = max(self.flushed_offset, following)
             self._load_epochs().truncate_start(self.log_start_offset)
 
     def remove_deleted(self, now_ms: int) -> int:
