@@ -61,18 +61,24 @@ from headrace.core.ids import TopicPartition
 from headrace.protocol.records.decode import Record
 
 if TYPE_CHECKING:
-    from headrace.client.aio import AsyncAdmin, AsyncClient, AsyncProducer, AsyncReader
-    from headrace.client.blocking import Admin, Client, Producer, Reader
+    from headrace.client.aio.admin import AsyncAdmin
+    from headrace.client.aio.client import AsyncClient
+    from headrace.client.aio.producer import AsyncProducer
+    from headrace.client.aio.reader import AsyncReader
+    from headrace.client.blocking.admin import Admin
+    from headrace.client.blocking.client import Client
+    from headrace.client.blocking.producer import Producer
+    from headrace.client.blocking.reader import Reader
 
-_FACES = {
-    "AsyncAdmin": "aio",
-    "AsyncClient": "aio",
-    "AsyncProducer": "aio",
-    "AsyncReader": "aio",
-    "Admin": "blocking",
-    "Client": "blocking",
-    "Producer": "blocking",
-    "Reader": "blocking",
+_MODULES = {
+    "AsyncAdmin": "aio.admin",
+    "AsyncClient": "aio.client",
+    "AsyncProducer": "aio.producer",
+    "AsyncReader": "aio.reader",
+    "Admin": "blocking.admin",
+    "Client": "blocking.client",
+    "Producer": "blocking.producer",
+    "Reader": "blocking.reader",
 }
 
 __all__ = [
@@ -126,7 +132,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    face = _FACES.get(name)
-    if face is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{face}"), name)
+    return getattr(import_module(f"{__name__}.{module}"), name)

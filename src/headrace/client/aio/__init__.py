@@ -3,10 +3,3 @@
 Reaches the network only through the `connect` seam (by default the running loop's
 `create_connection`), and time only through the loop, so it runs unchanged on a simulated one.
 """
-
-from headrace.client.aio.admin import AsyncAdmin
-from headrace.client.aio.client import AsyncClient
-from headrace.client.aio.producer import AsyncProducer
-from headrace.client.aio.reader import AsyncReader
-
-__all__ = ["AsyncAdmin", "AsyncClient", "AsyncProducer", "AsyncReader"]

@@ -3,13 +3,12 @@
 import asyncio
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import count
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.client.aio.admin import AsyncAdmin
 from headrace.client.aio.link import Answer, Connect, Link, connect_by_loop
-from headrace.client.aio.producer import AsyncProducer
 from headrace.client.aio.reader import AsyncReader
 from headrace.client.core.cluster import Cluster, TopicState
 from headrace.client.core.failures import BrokerUnreachable, ClientClosed
@@ -28,6 +27,10 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import NodeId, TopicPartition
 from headrace.core.seams import Clock, Randomness
 from headrace.protocol.message import Message
+
+if TYPE_CHECKING:
+    from headrace.client.aio.admin import AsyncAdmin
+    from headrace.client.aio.producer import AsyncProducer
 
 T = TypeVar("T")
 
@@ -64,7 +67,6 @@ class AsyncClient:
             now_ms=self.now_ms,
             connected=self._connected,
         )
-        self.admin = AsyncAdmin(self)
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -77,8 +79,18 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
-    def producer(self, settings: ProducerSettings | None = None) -> AsyncProducer:
+    @cached_property
+    def admin(self) -> "AsyncAdmin":
+        """Topics, configs, records and what lies on disk."""
+        # Not every program needs the admin's dozen messages: they are loaded when it is used.
+        from headrace.client.aio.admin import AsyncAdmin
+
+        return AsyncAdmin(self)
+
+    def producer(self, settings: ProducerSettings | None = None) -> "AsyncProducer":
         """A producer over this client's links; close it (or use `async with`) to flush."""
+        from headrace.client.aio.producer import AsyncProducer
+
         producer = AsyncProducer(self, settings or ProducerSettings())
         self._owned.append(producer)
         return producer

@@ -3,13 +3,12 @@
 import inspect
 import select
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import count
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.client.blocking.admin import Admin
 from headrace.client.blocking.link import Link, Ticket
-from headrace.client.blocking.producer import Producer
 from headrace.client.blocking.reader import Reader
 from headrace.client.core.cluster import BrokerAddress, Cluster, TopicState
 from headrace.client.core.failures import BrokerUnreachable, CallTimedOut, ClientClosed
@@ -28,6 +27,10 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import NodeId, TopicPartition
 from headrace.core.seams import Clock, Randomness
 from headrace.protocol.message import Message
+
+if TYPE_CHECKING:
+    from headrace.client.blocking.admin import Admin
+    from headrace.client.blocking.producer import Producer
 
 T = TypeVar("T")
 
@@ -63,7 +66,6 @@ class Client:
             now_ms=self.now_ms,
             connected=self._connected,
         )
-        self.admin = Admin(self)
 
     def __enter__(self) -> "Client":
         return self
@@ -76,8 +78,19 @@ class Client:
     ) -> None:
         self.close()
 
-    def producer(self, settings: ProducerSettings | None = None) -> Producer:
+    @cached_property
+    def admin(self) -> "Admin":
+        """Topics, configs, records and what lies on disk."""
+        # Not every program needs the admin's dozen messages: they are loaded when it is used.
+        from headrace.client.blocking.admin import Admin
+
+        return Admin(self)
+
+    def producer(self, settings: ProducerSettings | None = None) -> "Producer":
         """A producer with connections and a thread of its own; closing it flushes."""
+        # It brings the asyncio face along, which a program that only reads does not need.
+        from headrace.client.blocking.producer import Producer
+
         producer = Producer(self.settings, settings or ProducerSettings())
         self._owned.append(producer)
         return producer
