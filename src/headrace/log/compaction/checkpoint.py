@@ -31,11 +31,6 @@ class CleanerCheckpoint:
         self._offsets[partition] = Offset(offset)
         self._write()
 
-    def truncate(self, partition: TopicPartition, offset: int) -> None:
-        """The log was cut at `offset`: what comes there now is new."""
-        if self._offsets.get(partition, 0) > offset:
-            self.update(partition, offset)
-
     def retain(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget every partition but these."""
         known = set(partitions)

@@ -32,10 +32,6 @@ class CompactionPlan:
     overdue: bool
     """Something has waited longer than `max.compaction.lag.ms`: before any other log."""
 
-    @property
-    def end_offset(self) -> int:
-        return self.segments[-1].next_offset
-
 
 def plan_compaction(
     segments: Sequence[SegmentFacts],

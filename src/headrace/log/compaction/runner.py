@@ -6,6 +6,7 @@ request; a process of its own costs 50 ms to start and nothing after.
 
 import contextlib
 import json
+import logging
 import subprocess
 import sys
 import threading
@@ -16,6 +17,8 @@ from headrace.core.errors import StorageError
 from headrace.core.files import FileSystem
 from headrace.log.compaction.compactor import compact_log
 from headrace.log.compaction.request import CompactionRequest, CompactionResult
+
+logger = logging.getLogger(__name__)
 
 WORKER: Final = (sys.executable, "-P", "-m", "headrace.log.compaction.worker")
 
@@ -38,7 +41,7 @@ class InlineCompactor:
 
     def compact(self, request: CompactionRequest) -> CompactionResult:
         try:
-            return compact_log(self._files, request)
+            return _told(request, compact_log(self._files, request))
         except OSError as error:
             raise StorageError(f"cannot compact {request.directory}: {error}") from error
 
@@ -72,7 +75,7 @@ class ProcessCompactor:
             with self._lock:
                 self._process = None
         if process.returncode == 0:
-            return CompactionResult.from_json(answer)
+            return _told(request, CompactionResult.from_json(answer))
         reason = json.loads(answer)["error"] if answer.startswith("{") else "it died"
         raise StorageError(f"the compactor of {request.directory} failed: {reason}")
 
@@ -81,6 +84,17 @@ class ProcessCompactor:
             self._stopped = True
             if self._process is not None:
                 self._process.kill()
+
+
+def _told(request: CompactionRequest, result: CompactionResult) -> CompactionResult:
+    """Say once what somebody should look into."""
+    if result.batches_unreadable:
+        logger.warning(
+            "compaction kept batches that make no sense: directory=%s batches=%d",
+            request.directory,
+            result.batches_unreadable,
+        )
+    return result
 
 
 def _converse(process: subprocess.Popen[str], request: str) -> str:

@@ -28,10 +28,6 @@ from headrace.protocol.records.header import (
 )
 from headrace.protocol.records.varint import SMALL_VARINTS, encode_varint
 
-RECORD_OVERHEAD_MAX: Final = 26
-"""The most that a record's own numbers take, headers aside: length 5, attributes 1, timestamp
-delta 10 and offset delta 5 at their longest, and the smallest key, value and header counts."""
-
 _NULL: Final = encode_varint(-1)
 _ZERO: Final = encode_varint(0)
 _small: Final = SMALL_VARINTS
@@ -99,14 +95,6 @@ def _encode_headers(parts: list[Buffer], headers: Sequence[Header]) -> None:
             parts.append(_NULL)
         else:
             parts += (encode_varint(len(value)), value)
-
-
-def record_size_max(key: Buffer | None, value: Buffer | None, headers: Sequence[Header]) -> int:
-    """An upper bound of what the record adds to a batch, uncompressed."""
-    size = RECORD_OVERHEAD_MAX + (len(key) + 4 if key else 0) + (len(value) + 4 if value else 0)
-    for name, header_value in headers:
-        size += 10 + 4 * len(name) + (len(header_value) if header_value else 0)
-    return size
 
 
 def seal_batch(

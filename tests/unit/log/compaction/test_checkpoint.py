@@ -32,15 +32,6 @@ def test_an_offset_outside_the_log_makes_everything_dirty() -> None:
     assert checkpoint.first_dirty_offset(TP, 5, 30) == 5
 
 
-def test_a_cut_log_is_dirty_from_the_cut_on() -> None:
-    checkpoint = CleanerCheckpoint(_files(), "/data")
-    checkpoint.update(TP, 42)
-    checkpoint.truncate(TP, 60)
-    assert checkpoint.first_dirty_offset(TP, 0, 100) == 42
-    checkpoint.truncate(TP, 20)
-    assert checkpoint.first_dirty_offset(TP, 0, 100) == 20
-
-
 def test_partitions_that_are_gone_are_forgotten() -> None:
     files = _files()
     checkpoint = CleanerCheckpoint(files, "/data")

@@ -109,3 +109,12 @@ def test_a_full_disk_ends_a_compaction_and_leaves_the_log_as_it_was() -> None:
     files.faults.rules.clear()
     log.compact(log.request(memory_bytes=5_000))
     assert {r.key: r.value for r in records} == {r.key: r.value for r in log.records()}
+
+
+def test_batches_that_make_no_sense_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    log = CompactedLog(SimulatedFileSystem())
+    damaged = encode_batch([Record(0, 100, b"k", b"1")])
+    damaged[-2] ^= 1
+    log.add_segment([damaged])
+    InlineCompactor(log.files).compact(log.request())
+    assert "batches=1" in caplog.text
