@@ -146,7 +146,8 @@ def main(
         parts = _parts(plan, sides, readings)
         chosen = [part for part in only.split(",") if part] or list(parts)
         if _NEED_WARM_BROKERS.intersection(chosen):
-            throughput.warm_up(sides, plan.warm_rounds)
+            parts["warm-up"] = lambda: throughput.warm_up(sides, plan.warm_rounds)
+            chosen.insert(0, "warm-up")
         failed = [name for name in chosen if not _run_part(name, parts[name], console)]
         about = Circumstances(
             machine, plan.pairs, load_before, os.getloadavg(), _settings_of(sides), missing, short
