@@ -10,8 +10,11 @@ from tests.support.brokers import ApacheKafka, BrokerProcess, HeadraceProcess
 from tests.support.groups import required
 from tests.support.topics import Topics
 
+# One worker has Apache Kafka: it takes many seconds to start.
+KAFKA = pytest.param("kafka", marks=pytest.mark.xdist_group("client-kafka"))
 
-@pytest.fixture(scope="session", params=["headrace", "kafka"])
+
+@pytest.fixture(scope="session", params=["headrace", KAFKA])
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:

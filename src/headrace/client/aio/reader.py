@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.client.core.failures import ClientClosed
-from headrace.client.core.fetching import FetchCall, Fetching
+from headrace.client.core.fetching import LOOKUP_MS_MIN, FetchCall, Fetching
 from headrace.client.core.models import FetchedChunk, OffsetSpec, ReceivedRecord
 from headrace.client.core.settings import ReaderSettings
 from headrace.core.errors import HeadraceError
@@ -133,7 +133,7 @@ class AsyncReader:
     async def _look_up(self, deadline_ms: float) -> bool:
         if not self._fetching.needs_lookup(self._client.now_ms()):
             return True
-        left_ms = max(deadline_ms - self._client.now_ms(), 0)
+        left_ms = max(deadline_ms - self._client.now_ms(), LOOKUP_MS_MIN)
         try:
             async with asyncio.timeout(left_ms / 1000):
                 await self._client.run(self._fetching.lookup())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.client.blocking.link import Ticket
 from headrace.client.core.failures import CallTimedOut, ClientClosed
-from headrace.client.core.fetching import FetchCall, Fetching
+from headrace.client.core.fetching import LOOKUP_MS_MIN, FetchCall, Fetching
 from headrace.client.core.models import FetchedChunk, OffsetSpec, ReceivedRecord
 from headrace.client.core.settings import ReaderSettings
 from headrace.core.ids import TopicPartition
@@ -113,13 +113,8 @@ class Reader:
         while True:
             if self._closed:
                 raise ClientClosed("reader")
-            if fetching.needs_lookup(client.now_ms()):
-                try:
-                    client.run(fetching.lookup(), deadline_ms)
-                except CallTimedOut:
-                    if client.now_ms() >= deadline_ms:
-                        return None
-                    raise
+            if not self._look_up(deadline_ms):
+                return None
             self._launch()
             taken = take()
             if taken:
@@ -131,6 +126,19 @@ class Reader:
                 return None
             client.wait(min(deadline_ms, fetching.next_retry_ms(now_ms)) - now_ms)
             self._land()
+
+    def _look_up(self, deadline_ms: float) -> bool:
+        now_ms = self._client.now_ms()
+        if not self._fetching.needs_lookup(now_ms):
+            return True
+        end_ms = max(deadline_ms, now_ms + LOOKUP_MS_MIN)
+        try:
+            self._client.run(self._fetching.lookup(), end_ms)
+        except CallTimedOut:
+            if self._client.now_ms() >= end_ms:
+                return False
+            raise
+        return True
 
     def _launch(self) -> None:
         for call in self._fetching.plan(self._client.now_ms()):

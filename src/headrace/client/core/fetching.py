@@ -30,6 +30,9 @@ from headrace.protocol.messages.fetch import (
 )
 from headrace.protocol.records.decode import Record
 
+# A lookup gets at least this long, or a caller that polls without waiting would never finish one.
+LOOKUP_MS_MIN = 50
+
 _LAST_VERSION_BY_NAME = 12
 _RESET = {"earliest": EARLIEST, "latest": LATEST}
 

@@ -119,6 +119,19 @@ def test_a_poll_with_nothing_to_read_ends_in_time(run: Run, loop: VirtualLoop) -
     run(story())
 
 
+def test_polling_without_waiting_gets_there_too(run: Run) -> None:
+    async def story() -> None:
+        _, client = await opened()
+        async with client, client.reader({T0: EARLIEST}) as reader:
+            for _ in range(100):
+                if await reader.poll(timeout_ms=0):
+                    return
+                await asyncio.sleep(0.001)
+            raise AssertionError("no record came")
+
+    run(story())
+
+
 def test_iteration_waits_for_what_is_still_to_come(run: Run) -> None:
     async def story() -> None:
         shelf, client = await opened(end=2)
