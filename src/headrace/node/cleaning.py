@@ -7,8 +7,9 @@ from headrace.core.errors import HeadraceError, StorageError
 from headrace.core.seams import Clock, Executor
 from headrace.log.compaction.checkpoint import CleanerCheckpoint
 from headrace.log.compaction.plan import CompactionPlan, plan_compaction
-from headrace.log.compaction.request import CompactionRequest, CompactionResult, SegmentRange
+from headrace.log.compaction.request import CompactionRequest, SegmentRange
 from headrace.log.compaction.runner import Compactor
+from headrace.log.compaction.swap import put_in_place
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 
@@ -93,7 +94,7 @@ class Cleaning:
         result = await self._executor.run(lambda: self._compactor.compact(request))
         if partition.retired:
             raise StorageError("the topic was deleted meanwhile")
-        if not await self._executor.run(lambda: _put_in_place(partition, result)):
+        if not await self._executor.run(lambda: put_in_place(log, result)):
             # Retention or a truncation was quicker; what is left stays dirty.
             return
         self._checkpoint.update(partition.id, result.end_offset)
@@ -106,9 +107,3 @@ class Cleaning:
             result.bytes_read,
             result.bytes_written,
         )
-
-
-def _put_in_place(partition: Partition, result: CompactionResult) -> bool:
-    """Try every replacement, also after one that came too late."""
-    done = [partition.log.replace_segments(each) for each in result.replacements]
-    return all(done)

@@ -5,7 +5,7 @@ from headrace.log.partition_log import AppendInfo
 from headrace.protocol.records.encode import recompress
 from headrace.protocol.records.header import parse_header
 from headrace.protocol.records.patch import set_append_time
-from headrace.protocol.records.validate import check_batches
+from headrace.protocol.records.validate import check_batches, validate_records
 from headrace.replication.partition import Partition
 
 
@@ -19,6 +19,9 @@ def append_produced(
     settings = partition.settings
     batches = check_batches(records, settings.rules, now_ms=now_ms, produce_version=produce_version)
     if settings.codec is not None and batches[0][1].codec != settings.codec:
+        if not settings.rules.each_record:
+            # What cannot be read cannot be compressed anew; say so in Kafka's code.
+            validate_records(records, batches[0][1], settings.rules, now_ms=now_ms)
         records = memoryview(recompress(records, settings.codec, settings.level))
         if len(records) > settings.rules.max_message_bytes:
             raise ApiError(ErrorCode.MESSAGE_TOO_LARGE)

@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from headrace.core.broker_configs import BrokerConfig
-from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError, OffsetOutOfRange
 from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicPartition
 from headrace.core.topic_configs import TopicConfig
 from headrace.log.partition_log import PartitionLog
 from headrace.node.real_seams import RealClock, RealRandomness
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
+from headrace.protocol.records.header import HEADER_SIZE
+from headrace.protocol.records.patch import refresh_crc
 from headrace.replication.partition import Partition
 from headrace.replication.produce import append_produced
 from headrace.replication.settings import TopicSettings
@@ -211,3 +213,16 @@ def test_whoever_waits_for_the_disk_hears_that_it_failed(make: Callable[..., Par
     before = list(called)
     partition.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
     assert (before, called) == ([], [True])
+
+
+def test_garbage_behind_a_codec_is_refused_where_it_would_be_recompressed(
+    make: Callable[..., Partition],
+) -> None:
+    partition = make(compression_type="zstd")
+    batch = bytearray(encode_batch([Record(0, NOW_MS, None, b"v" * 100, ())], codec=1))
+    batch[HEADER_SIZE + 20 :] = bytes(len(batch) - HEADER_SIZE - 20)
+    refresh_crc(batch, 0)
+    with pytest.raises(HeadraceError) as refused:
+        append_produced(partition, memoryview(batch), acks=1, now_ms=NOW_MS, produce_version=9)
+    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka answers
+    assert partition.log.log_end_offset == 0
