@@ -1,7 +1,7 @@
 """The client for blocking code: sockets to brokers, metadata, and what is made of them."""
 
 import inspect
-import select
+import selectors
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import count
@@ -145,12 +145,11 @@ class Client:
         if len(waiting) == 1:
             waiting[0].receive(limit_ms)
             return
-        poll = select.poll()
-        by_descriptor = {link.socket.fileno(): link for link in waiting}
-        for descriptor in by_descriptor:
-            poll.register(descriptor, select.POLLIN)
-        for descriptor, _ in poll.poll(limit_ms):
-            by_descriptor[descriptor].receive(0)
+        with selectors.DefaultSelector() as selector:
+            for link in waiting:
+                selector.register(link.socket, selectors.EVENT_READ, link)
+            for ready, _ in selector.select(limit_ms / 1000):
+                ready.data.receive(0)
         for link in waiting:
             if not link.is_closed and link.wait_limit_ms() <= 0:
                 link.receive(0)
