@@ -51,7 +51,7 @@ class ReadBack:
 
 def create_topic(address: str, topic: str) -> None:
     """A topic with a few partitions."""
-    admin = AdminClient({"bootstrap.servers": address})
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
         future.result()
 
@@ -145,6 +145,7 @@ def read_back(address: str, topic: str, records: int, *, console: Console) -> Re
             "group.id": "unused",  # asked for by the client; partitions are assigned by hand
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
+            "log_level": 0,
         }
     )
     everywhere = [TopicPartition(topic, number, 0) for number in range(PARTITIONS)]
