@@ -38,6 +38,10 @@ class ReceiveBuffer:
         """Where the next bytes from the socket belong; never empty."""
         kept = self._end - self._start
         needed = self._needed(kept)
+        if needed <= kept:
+            # Whole frames wait to be taken. The loop may read once more all the same, and an
+            # empty buffer would cost the connection.
+            needed = kept + SMALL_MOVE
         if self._start and (kept < SMALL_MOVE or self._start + needed > len(self._buffer)):
             self._buffer[:kept] = self._view[self._start : self._end]
             self._start, self._end = 0, kept

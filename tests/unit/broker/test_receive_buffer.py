@@ -71,3 +71,19 @@ def test_memory_is_kept_while_a_frame_is_incomplete() -> None:
 def test_bytes_may_come_one_at_a_time() -> None:
     payloads = [b"", b"a", bytes(300)]
     assert feed(ReceiveBuffer(1000), b"".join(map(frame, payloads)), 1) == payloads
+
+
+@pytest.mark.parametrize("size", [12, SMALL // 3, SMALL - 4, 3 * SMALL])
+def test_there_is_room_behind_frames_that_nobody_has_taken(size: int) -> None:
+    # The loop may ask once more after we stopped reading; an empty answer costs the connection.
+    buffer = ReceiveBuffer(1 << 20)
+    payloads = [bytes([index]) * size for index in range(8)]
+    data = memoryview(b"".join(map(frame, payloads)))
+    while data:
+        room = buffer.room()
+        assert len(room) > 0
+        count = min(len(room), len(data))
+        room[:count] = data[:count]
+        buffer.received(count)
+        data = data[count:]
+    assert [bytes(each) for each in buffer.frames()] == payloads
