@@ -187,9 +187,16 @@ class LogAgainstList(RuleBasedStateMachine):
         self.epoch += 1
 
     def _learn_sequences(self) -> None:
+        """Go on where the log says producers are, which must be where their last batch is."""
         self.sequences = {}
         for producer_id, producer in self.log.producers:
             self.sequences[producer_id] = producer.last_sequence + 1
+        expected: dict[int, int] = {}
+        for batch in self.batches:
+            if batch.producer is not None:
+                producer_id, sequence = batch.producer
+                expected[producer_id] = sequence + len(batch.stamps)
+        assert self.sequences.items() >= expected.items()
 
     @precondition(lambda self: self.batches)
     @rule(data=st.data())
