@@ -18,6 +18,7 @@ BUFFERS_PER_CALL_MAX = 1024
 
 _OPEN_FLAGS = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _seek_lock = threading.Lock()
+_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 
 
 def open_descriptor(path: str, *, create: bool = False, truncate: bool = False) -> int:
@@ -81,6 +82,24 @@ def write_range(descriptor: int, position: int, buffers: Sequence[Buffer]) -> in
                 raise OSError(errno.EIO, "the file took no bytes")
             view, position = view[count:], position + count
     return position
+
+
+def reserve(descriptor: int, size: int) -> None:
+    """Ask for disk space up to `size` bytes without changing the file's size.
+
+    Only Linux can (`fallocate` with KEEP_SIZE, which Python does not offer); elsewhere, and on
+    file systems that cannot, nothing happens. Raises `OSError` if there is not so much space.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes  # rarely wanted, and slow to import
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    offset, length = ctypes.c_int64(0), ctypes.c_int64(size)
+    if libc.fallocate64(descriptor, _KEEP_SIZE, offset, length) != 0:
+        code = ctypes.get_errno()
+        if code not in (errno.EOPNOTSUPP, errno.ENOSYS):
+            raise OSError(code, os.strerror(code))
 
 
 if sys.platform == "darwin":

@@ -97,6 +97,10 @@ class DurableLog:
         self._lock = threading.Lock()
 
     @property
+    def _reserve_bytes(self) -> int:
+        return self.config.segment_bytes if self.config.preallocate else 0
+
+    @property
     def size_bytes(self) -> int:
         return self._segments.size_bytes
 
@@ -248,6 +252,8 @@ class DurableLog:
                     active.persist_indexes(final=True)
                     # The next start will believe them without another look.
                     active.sync_indexes()
+                    if self.config.preallocate:
+                        active.release_space()
                 self._segments.remove_doomed()
         except OSError as error:
             raise StorageError(f"cannot close {self.directory}: {error}") from error

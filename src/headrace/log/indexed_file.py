@@ -10,7 +10,7 @@ step, only after the bytes are in the file.
 """
 
 import logging
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from headrace.core.errors import CorruptBatch
 from headrace.core.files import File, FileSystem
@@ -24,6 +24,13 @@ from headrace.protocol.records.header import HEADER_SIZE, parse_header
 logger = logging.getLogger(__name__)
 
 NO_TIMESTAMP: Final = -1
+
+
+@runtime_checkable
+class ReservesSpace(Protocol):
+    """What a `File` of a real disk offers besides: space set aside, its size unchanged."""
+
+    def reserve(self, size: int) -> None: ...
 
 
 class IndexedFile:
@@ -91,11 +98,14 @@ class IndexedFile:
             file = self._file = self.files.open(self.path())
         return file
 
-    def create_file(self) -> None:
-        """Create the data file; leftovers of an earlier segment of this name go."""
+    def create_file(self, reserve_bytes: int = 0) -> None:
+        """Create the data file, with disk space set aside where the file system can do that;
+        leftovers of an earlier segment of this name go."""
         self._file = self.files.open(self.path(), create=True)
         if self._file.size():
             self._file.truncate(0)
+        if reserve_bytes and isinstance(self._file, ReservesSpace):
+            self._file.reserve(reserve_bytes)
         for suffix in (INDEX, TIME_INDEX):
             if self.files.exists(self.path(suffix)):
                 self.files.remove(self.path(suffix))
@@ -116,6 +126,10 @@ class IndexedFile:
 
     def _index(self, suffix: str) -> SparseIndex:
         return self.offsets if suffix == INDEX else self.times
+
+    def release_space(self) -> None:
+        """Give back what was set aside and not used."""
+        self.file.truncate(self.size)
 
     def sync(self) -> None:
         self.file.sync()

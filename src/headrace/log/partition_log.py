@@ -237,7 +237,7 @@ class PartitionLog(ShapedLog):
             self._created = self._unsynced_directory = True
         if segment.size == 0 and last_offset - segment.base_offset < 2**31:
             if not segment.exists:
-                segment.create_file()
+                segment.create_file(self._reserve_bytes)
                 self._unsynced_names = True
             return segment
         return self._roll()

@@ -118,6 +118,14 @@ class RealFile:
         finally:
             self._files._give_back(self)
 
+    def reserve(self, size: int) -> None:
+        """Ask for disk space up to `size` bytes, the size stays (`preallocate`)."""
+        descriptor = self._files._borrow(self)
+        try:
+            descriptor_io.reserve(descriptor, size)
+        finally:
+            self._files._give_back(self)
+
     def sync(self) -> None:
         descriptor = self._files._borrow(self)
         try:

@@ -51,10 +51,10 @@ class Segments:
         row = self.all
         return row[max(0, bisect_right(row, offset, key=_base_offset) - 1) :]
 
-    def roll(self, base_offset: Offset, now_ms: int) -> Segment:
+    def roll(self, base_offset: Offset, now_ms: int, reserve_bytes: int = 0) -> Segment:
         """Go on in a new segment; its file is there when this returns, its name not yet synced."""
         segment = Segment(self._files, self._directory, base_offset, now_ms)
-        segment.create_file()
+        segment.create_file(reserve_bytes)
         self._set((*self.all, segment))
         return segment
 

@@ -60,7 +60,10 @@ class ShapedLog(DurableLog):
     def _roll(self) -> Segment:
         """Begin a new segment at the log's end; its name is synced by the next flush."""
         old = self._segments.active
-        segment = self._segments.roll(self.log_end_offset, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        segment = self._segments.roll(self.log_end_offset, now_ms, self._reserve_bytes)
+        if self.config.preallocate:
+            old.release_space()
         self._roll_limit_ms = roll_limit_ms(self.config, segment)
         self._unsynced_indexes = (*self._unsynced_indexes, old)
         self._unsynced_names = True

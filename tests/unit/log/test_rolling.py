@@ -1,8 +1,14 @@
 """When a segment is full."""
 
+import sys
+from pathlib import Path
+
+import pytest
+
 from headrace.core.ids import Offset
 from headrace.log.config import LogConfig
 from headrace.log.partition_log import PartitionLog
+from headrace.log.real_files import RealFileSystem
 from headrace.log.rolling import roll_limit_ms
 from tests.support.logs import (
     START_MS,
@@ -104,6 +110,27 @@ def test_the_longest_compaction_lag_bounds_a_segments_time() -> None:
     compacting = LogConfig(cleanup_policy=frozenset(["compact"]), max_compaction_lag_ms=500)
     assert roll_limit_ms(compacting, log.segments[0]) == 500
     assert roll_limit_ms(LogConfig(max_compaction_lag_ms=500), log.segments[0]) > 500
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux sets space aside")
+def test_space_is_set_aside_for_a_segment_and_given_back_when_it_is_closed(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=1 << 20, preallocate=True)
+    clock = ToldClock()
+    log = PartitionLog.open(RealFileSystem(), str(tmp_path / "t-0"), config, clock)
+    append(log, batch(value=b"x" * 600_000))
+    first = Path(log.segments[0].path())
+    assert first.stat().st_size < 700_000
+    assert first.stat().st_blocks * 512 >= 1 << 20
+    append(log, batch(value=b"x" * 600_000))
+    assert first.stat().st_blocks * 512 < 700_000
+    second = Path(log.segments[1].path())
+    assert second.stat().st_blocks * 512 >= 1 << 20
+    log.close()
+    assert second.stat().st_blocks * 512 < 700_000
+    assert (
+        len(read_all(PartitionLog.open(RealFileSystem(), str(tmp_path / "t-0"), config, clock)))
+        == 2
+    )
 
 
 def test_a_rolled_segment_stays_readable_up_to_its_last_offset() -> None:
