@@ -202,16 +202,13 @@ class DurableLog:
 
         That offset becomes the recovery point when the caller has brought it to disk.
         """
+        if not self.checkpoint_due:
+            return self.checkpointed_offset
         with self._shaping:
-            self._checkpoint()
-        return self.checkpointed_offset
-
-    def _checkpoint(self) -> None:
-        if self.checkpoint_due:
             with self._lock:
                 self._require_health()
                 rolled, self._unsynced_indexes = self._unsynced_indexes, ()
-                size = self.bytes_since_checkpoint
+                end, size = self.log_end_offset, self.bytes_since_checkpoint
                 try:
                     self._write_derived(rolled)
                 except OSError as error:
@@ -222,10 +219,12 @@ class DurableLog:
                 self._sync(rolled, Segment.sync_indexes)
             except OSError as error:
                 raise self._sync_failed(error) from error
-            flushed = self.flush()
-            with self._lock:
-                self.checkpointed_offset = min(flushed, self.flushed_offset)
-                self.bytes_since_checkpoint -= size
+        self.flush()
+        with self._lock:
+            # No further than the indexes, though more may be flushed by now.
+            self.checkpointed_offset = min(end, self.flushed_offset)
+            self.bytes_since_checkpoint -= size
+        return self.checkpointed_offset
 
     def _write_derived(self, rolled: tuple[Segment, ...]) -> None:
         """Index entries, producer snapshot, epochs: unsynced, since all can be found anew."""

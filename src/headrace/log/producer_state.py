@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from headrace.core.errors import ApiError, ErrorCode
-from headrace.core.ids import Offset
 from headrace.protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 
 BATCHES_KEPT: Final = 5
@@ -170,8 +169,3 @@ class ProducerStates:
         for producer_id in gone:
             del self._producers[producer_id]
         return len(gone)
-
-    def last_stable_offset(self, otherwise: Offset) -> Offset:
-        """Where the oldest open transaction began, or `otherwise` if none is open."""
-        starts = [p.transaction_start for p in self._producers.values() if p.transaction_start >= 0]
-        return Offset(min(starts)) if starts else otherwise

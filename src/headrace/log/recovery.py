@@ -58,7 +58,6 @@ class Opened:
     """Closed segments whose indexes were made anew and are not on disk."""
     intact: bool = False
     """Closed properly and found so: all of it is on disk."""
-    cut_bytes: int = 0
 
 
 def open_segments(
@@ -207,7 +206,6 @@ class _Recovery:
         end = self._scan(segment, position, size)
         if end == size:
             return True
-        self.opened.cut_bytes += size - end
         logger.warning(
             "cut a torn tail: segment=%s position=%d bytes=%d next_offset=%d",
             segment.path(),
@@ -237,7 +235,6 @@ class _Recovery:
             logger.warning(
                 "removing a segment behind a cut: segment=%s bytes=%d", segment.path(), segment.size
             )
-            self.opened.cut_bytes += segment.size
             segment.close()
             for path in segment.rename(DELETED):
                 self.files.remove(path)

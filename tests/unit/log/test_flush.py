@@ -165,6 +165,21 @@ def test_a_read_error_is_a_storage_error() -> None:
         log.read(Offset(0), 100, Offset(2))
 
 
+def test_a_checkpoint_goes_no_further_than_the_indexes_it_has_written() -> None:
+    disk = simulated_disk()
+    log = log_on(disk, LogConfig(segment_bytes=350, index_interval_bytes=50))
+    fill(log, 8)
+
+    def append_meanwhile() -> None:
+        disk.pause_point = lambda: None
+        fill(log, 8)
+
+    disk.pause_point = append_meanwhile
+    assert log.checkpoint() == 8
+    assert (log.flushed_offset, log.log_end_offset) == (16, 16)
+    assert log.checkpoint() == 16
+
+
 def test_flush_messages_and_flush_ms_ask_for_a_flush() -> None:
     clock = ToldClock()
     log = open_log(simulated_disk(), LogConfig(flush_messages=3, flush_ms=1000), clock=clock)

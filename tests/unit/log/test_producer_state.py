@@ -3,7 +3,6 @@
 import pytest
 
 from headrace.core.errors import ApiError, ErrorCode
-from headrace.core.ids import Offset
 from headrace.log.producer_snapshot import decode_snapshot, encode_snapshot
 from headrace.log.producer_state import ProducerStates
 from headrace.protocol.records.header import BatchHeader, parse_header
@@ -106,7 +105,6 @@ def test_an_open_transaction_keeps_its_producer() -> None:
     producer.transaction_start = 0
     assert states.expire(START_MS + 10**9, 1000) == 0
     assert states.expire(START_MS + 2 * 10**9, 1000) == 0
-    assert states.last_stable_offset(otherwise=Offset(9)) == 0
 
 
 def test_a_snapshot_keeps_all_five_batches() -> None:
