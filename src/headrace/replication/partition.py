@@ -151,7 +151,12 @@ class Partition:
         self.wake()
 
     def delete_records_before(self, offset: Offset) -> Offset:
-        """Move the log start up to `offset`; only committed records can be deleted."""
+        """Move the log start up to `offset`; only committed records can be deleted.
+
+        Not where compaction alone decides what goes.
+        """
+        if not self.settings.config.is_deleted and self.settings.config.is_compacted:
+            raise ApiError(ErrorCode.POLICY_VIOLATION)
         if offset < 0 or offset > self.high_watermark:
             raise OffsetOutOfRange(f"offset {offset} is not in [0, {self.high_watermark}]")
         self.log.advance_log_start(offset)

@@ -226,3 +226,10 @@ def test_garbage_behind_a_codec_is_refused_where_it_would_be_recompressed(
         append_produced(partition, memoryview(batch), acks=1, now_ms=NOW_MS, produce_version=9)
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka answers
     assert partition.log.log_end_offset == 0
+
+
+def test_records_of_a_compacted_topic_are_not_deleted(make: Callable[..., Partition]) -> None:
+    partition = make(cleanup_policy="compact")
+    with pytest.raises(ApiError) as refused:
+        partition.delete_records_before(Offset(0))
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
