@@ -1,13 +1,12 @@
 """What a broker does without being asked: checkpoints, retention, expiry, timed flushes.
 
-Each duty has its own rhythm. Shapes of logs change on the event loop, where the appends are,
-a partition at a time with the loop free in between; what waits for the disk runs in a worker.
-A duty that fails is logged and tried again at its next turn: none may take the broker down.
+Each duty has its own rhythm, and whatever waits for the disk runs in a worker. A duty that fails is logged and tried again at its next turn: none may take the broker down.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from headrace.core.errors import HeadraceError
 from headrace.core.seams import Clock, Executor
@@ -84,16 +83,28 @@ class Housekeeping:
         now_ms = self._clock.now_ms()
         deleted = False
         for partition in list(self._replicas):
-            if partition.retired:
-                continue
-            for line in partition.log.apply_retention(now_ms, partition.high_watermark):
-                logger.info("segment deleted: %s", line)
-                deleted = True
-            partition.log.expire_producers(now_ms)
-            await asyncio.sleep(0)
+            if not partition.retired:
+                deleted = self._delete_expired(partition, now_ms) or deleted
+                await asyncio.sleep(0)
+        directory = self._replicas.directory
+        # First what makes room: on a full disk the checkpoint needs it.
+        await self._executor.run(lambda: directory.remove_deleted(now_ms))
         if deleted:
-            await self._executor.run(self._replicas.directory.checkpoint)
-        await self._executor.run(lambda: self._replicas.directory.remove_deleted(now_ms))
+            await self._executor.run(directory.checkpoint)
+
+    def _delete_expired(self, partition: Partition, now_ms: int) -> bool:
+        """Whether segments were deleted; a partition that fails does not hold up the others."""
+        lines: list[str] = []
+        try:
+            lines = partition.log.apply_retention(now_ms, partition.high_watermark)
+            partition.log.expire_producers(now_ms)
+        except HeadraceError as error:
+            logger.error(
+                "retention failed, will try again: partition=%s error=%s", partition.id, error
+            )
+        for line in lines:
+            logger.info("segment deleted: %s", line)
+        return bool(lines)
 
     def _cleaner_seconds(self) -> float:
         return self._replicas.config.log_cleaner_backoff_ms / 1000
@@ -108,6 +119,12 @@ class Housekeeping:
         overdue = [each for each in self._replicas if _is_overdue(each, now_ms)]
         for partition in overdue:
             await self._executor.run(partition.log.flush)
+
+
+def _apply_retention(partition: Partition, now_ms: int) -> list[str]:
+    lines = partition.log.apply_retention(now_ms, partition.high_watermark)
+    partition.log.expire_producers(now_ms)
+    return lines
 
 
 def _is_overdue(partition: Partition, now_ms: int) -> bool:
