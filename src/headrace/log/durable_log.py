@@ -126,15 +126,15 @@ class DurableLog:
                 active = self._segments.active
                 # Readers will soon ask for everything up to here and no further.
                 active.remember(end, active.size)
-                dirty = [s for s in self._segments if s.next_offset > self.flushed_offset]
+                dirty = self._segments.reaching_past(self.flushed_offset)
                 now_ms = self._clock.now_ms()
             try:
                 self._sync(dirty, Segment.sync)
+                if directory:
+                    self._sync_birth()
                 if names:
                     # A synced file whose name is lost is lost.
                     self.files.sync_directory(self.directory)
-                if directory:
-                    self._sync_birth()
             except OSError as error:
                 raise self._sync_failed(error) from error
             with self._lock:
@@ -160,6 +160,9 @@ class DurableLog:
         of the same name.
         """
         if self.topic_id is not None:
+            # A crash right after the directory was made may have left it without.
+            if partition_metadata.load(self.files, self.directory) is None:
+                partition_metadata.store(self.files, self.directory, self.topic_id)
             partition_metadata.sync(self.files, self.directory)
         self.files.sync_directory(self.directory.rpartition("/")[0])
 

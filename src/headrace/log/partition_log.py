@@ -85,10 +85,8 @@ class PartitionLog(ShapedLog):
 
     def _load(self, recovery_point: int | None, clean: bool) -> None:
         self._created = True
-        if self.topic_id is not None and not clean:
-            owner = partition_metadata.load(self.files, self.directory)
-            if owner is None:
-                partition_metadata.store(self.files, self.directory, self.topic_id)
+        # After a crash nobody knows which names reached the disk, nor if the id did.
+        self._unsynced_names = self._unsynced_directory = True
         opened = recovery.open_segments(
             self.files, self.directory, self.config, recovery_point=recovery_point, clean=clean
         )
@@ -107,7 +105,6 @@ class PartitionLog(ShapedLog):
         self.recovery_point = Offset(max(first, min(recovery_point or 0, end)))
         self.flushed_offset = end if opened.intact else self.recovery_point
         self.checkpointed_offset = self.flushed_offset
-        # After a crash nobody knows which names reached the disk, nor if the id did.
         self._unsynced_names = self._unsynced_directory = not opened.intact
         if start > end:
             logger.warning(

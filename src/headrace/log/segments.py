@@ -51,6 +51,15 @@ class Segments:
         row = self.all
         return row[max(0, bisect_right(row, offset, key=_base_offset) - 1) :]
 
+    def reaching_past(self, offset: int) -> list[Segment]:
+        """Segments with something at `offset` or later, oldest first."""
+        found: list[Segment] = []
+        for segment in reversed(self.all):
+            if segment.next_offset <= offset:
+                break
+            found.append(segment)
+        return found[::-1]
+
     def roll(self, base_offset: Offset, now_ms: int, reserve_bytes: int = 0) -> Segment:
         """Go on in a new segment; its file is there when this returns, its name not yet synced."""
         segment = Segment(self._files, self._directory, base_offset, now_ms)

@@ -29,7 +29,7 @@ def test_the_first_flush_syncs_data_and_names() -> None:
     fill(log, 2)
     assert log.flush() == 2
     first = "/data/orders-0/00000000000000000000.log"
-    assert syncs(disk) == [first, "/data/orders-0", "/data"]
+    assert syncs(disk) == [first, "/data", "/data/orders-0"]
 
 
 def test_a_later_flush_syncs_only_the_data() -> None:

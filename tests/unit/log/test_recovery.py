@@ -9,6 +9,7 @@ from headrace.log.config import LogConfig
 from headrace.log.directory import LogDirectory
 from headrace.log.partition_log import PartitionLog
 from tests.simulation.disk import SimulatedFileSystem
+from tests.simulation.inodes import LOSE_EVERYTHING
 from tests.support.log_checks import log_problems
 from tests.support.logs import (
     ORDERS,
@@ -298,6 +299,22 @@ def test_recovery_starts_at_the_checkpointed_recovery_point() -> None:
     damage(disk, FIRST + ".log", 75)
     _, log = reopened(disk)
     assert (log.recovery_point, log.flushed_offset, log.log_end_offset) == (25, 25, 30)
+
+
+@pytest.mark.parametrize("left", [[], ["partition.metadata"]])
+def test_a_directory_left_without_data_is_made_whole_by_the_first_flush(left: list[str]) -> None:
+    disk = simulated_disk()
+    open_directory(disk)
+    disk.make_directory(PATH)
+    for name in left:
+        disk.write_file(f"{PATH}/{name}", b"version: 0\ntopic_id: AAAAAAAAQACAAAAAAAAABw\n")
+    _, log = reopened(disk.after_kill())
+    append(log, batch())
+    assert log.flush() == 1
+    disk = log.files.after_power_cut(LOSE_EVERYTHING)  # type: ignore[attr-defined]  # simulated
+    _, log = reopened(disk)
+    assert log.log_end_offset == 1
+    assert disk.exists(f"{PATH}/partition.metadata")
 
 
 def test_recovery_says_nothing_when_there_is_nothing_to_say(
