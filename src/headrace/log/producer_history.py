@@ -51,6 +51,10 @@ class ProducerHistory:
         self._files.write_file(path, encode_snapshot(self.states))
         self.snapshots = (*self.snapshots, offset)
 
+    def reaches(self, offset: Offset) -> bool:
+        """Whether the newest snapshot knows everything below `offset`."""
+        return bool(self.snapshots) and self.snapshots[-1] >= offset
+
     def sync_newest(self) -> None:
         """The newest snapshot's contents on disk; its name is for the caller to sync."""
         if self.snapshots:

@@ -106,7 +106,10 @@ class ShapedLog(DurableLog):
             if len(segments) == len(self._segments):
                 self._roll()
             self._load_producers()
-            self._history.snapshot(self.log_end_offset)
+            # Only if there is none yet from which the segments that stay can be replayed: a full
+            # disk has no room for it, and must be able to get some.
+            if not self._history.reaches(self._segments.all[len(segments)].base_offset):
+                self._history.snapshot(self.log_end_offset)
         # Producers whose batches go now are known only from the snapshot, and the log's end
         # perhaps only from the name of a new, still empty segment: both must outlast the rest.
         self._history.sync_newest()

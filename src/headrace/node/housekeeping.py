@@ -1,6 +1,7 @@
 """What a broker does without being asked: checkpoints, retention, expiry, timed flushes.
 
-Each duty has its own rhythm, and whatever waits for the disk runs in a worker. A duty that fails is logged and tried again at its next turn: none may take the broker down.
+Each duty has its own rhythm, and whatever waits for the disk runs in a worker. A duty that fails
+is logged and tried again at its next turn: none may take the broker down.
 """
 
 import asyncio
@@ -83,28 +84,16 @@ class Housekeeping:
         now_ms = self._clock.now_ms()
         deleted = False
         for partition in list(self._replicas):
-            if not partition.retired:
-                deleted = self._delete_expired(partition, now_ms) or deleted
-                await asyncio.sleep(0)
+            if partition.retired:
+                continue
+            for line in await self._executor.run(partial(_delete_expired, partition, now_ms)):
+                logger.info("segment deleted: %s", line)
+                deleted = True
         directory = self._replicas.directory
         # First what makes room: on a full disk the checkpoint needs it.
         await self._executor.run(lambda: directory.remove_deleted(now_ms))
         if deleted:
             await self._executor.run(directory.checkpoint)
-
-    def _delete_expired(self, partition: Partition, now_ms: int) -> bool:
-        """Whether segments were deleted; a partition that fails does not hold up the others."""
-        lines: list[str] = []
-        try:
-            lines = partition.log.apply_retention(now_ms, partition.high_watermark)
-            partition.log.expire_producers(now_ms)
-        except HeadraceError as error:
-            logger.error(
-                "retention failed, will try again: partition=%s error=%s", partition.id, error
-            )
-        for line in lines:
-            logger.info("segment deleted: %s", line)
-        return bool(lines)
 
     def _cleaner_seconds(self) -> float:
         return self._replicas.config.log_cleaner_backoff_ms / 1000
@@ -121,10 +110,18 @@ class Housekeeping:
             await self._executor.run(partition.log.flush)
 
 
-def _apply_retention(partition: Partition, now_ms: int) -> list[str]:
-    lines = partition.log.apply_retention(now_ms, partition.high_watermark)
-    partition.log.expire_producers(now_ms)
-    return lines
+def _delete_expired(partition: Partition, now_ms: int) -> list[str]:
+    """A line for each segment deleted; a partition that fails does not hold up the others."""
+    try:
+        lines = partition.log.apply_retention(now_ms, partition.high_watermark)
+        partition.log.expire_producers(now_ms)
+        return lines
+    except HeadraceError as error:
+        if not partition.retired:
+            logger.error(
+                "retention failed, will try again: partition=%s error=%s", partition.id, error
+            )
+        return []
 
 
 def _is_overdue(partition: Partition, now_ms: int) -> bool:
