@@ -1,6 +1,7 @@
 """Clients of a simulated broker that write down everything they do and see."""
 
 import asyncio
+from collections.abc import Iterator
 from functools import partial
 from random import Random
 
@@ -19,7 +20,7 @@ from headrace.protocol.records.decode import iterate_records
 from headrace.protocol.records.header import iterate_headers
 from tests.simulation.loop import SeededRandomness, SimulatedClock, VirtualLoop
 from tests.simulation.machine import ADDRESS
-from tests.support.history import FinalScan, History, Send
+from tests.support.history import FinalScan, History, Seen, Send
 
 TOPIC = "events"
 VALUE_BYTES_MAX = 20_000
@@ -92,8 +93,13 @@ class ClientHost:
         elif isinstance(failure, HeadraceError) and failure.code in REFUSALS:
             self.history.failed(send)
 
-    async def read(self, name: str, partitions: int, until: float) -> None:
-        """Follow all partitions from their start, whatever happens to the broker."""
+    async def read(
+        self, name: str, partitions: int, until: float, *, reads_are_final: bool
+    ) -> None:
+        """Follow all partitions from their start, whatever happens to the broker.
+
+        Where `reads_are_final` is not promised, a reader whose place is gone starts again.
+        """
         positions = {TopicPartition(TOPIC, number): 0 for number in range(partitions)}
         client = self.client(name)
         reader = client.reader(dict.fromkeys(positions, EARLIEST), ReaderSettings())
@@ -103,7 +109,11 @@ class ClientHost:
                 polled = await reader.poll(timeout_ms=500)
             except HeadraceError as error:
                 if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    raise  # what was read is gone: never to be excused
+                    if reads_are_final:
+                        raise
+                    for partition in positions:
+                        reader.seek(partition, EARLIEST)
+                        positions[partition] = 0
                 await asyncio.sleep(0.1)
                 continue
             for partition, records in polled.items():
@@ -119,12 +129,8 @@ class ClientHost:
             partition = TopicPartition(TOPIC, number)
             starts = await client.admin.list_offsets({partition: EARLIEST})
             end = await self._end_of(client, partition)
-            batches = await _batches_up_to(client, partition, starts[partition].offset, end)
-            records = tuple(
-                (record.offset, bytes(record.value or b""))
-                for position, _ in iterate_headers(batches)
-                for record in iterate_records(batches, position)
-            )
+            batches = await batches_between(client, partition, starts[partition].offset, end)
+            records = tuple(records_in(batches))
             self.history.scanned(
                 FinalScan(partition, starts[partition].offset, end, records, batches)
             )
@@ -135,9 +141,17 @@ class ClientHost:
         return ends[partition].offset
 
 
-async def _batches_up_to(
+def records_in(batches: bytes) -> Iterator[Seen]:
+    """Offset and value of every record in a run of whole batches."""
+    for position, _ in iterate_headers(batches):
+        for record in iterate_records(batches, position):
+            yield record.offset, bytes(record.value or b"")
+
+
+async def batches_between(
     client: AsyncClient, partition: TopicPartition, start: int, end: int
 ) -> bytes:
+    """Everything a reader gets from `start` up to `end`, undecoded."""
     reader = client.reader({partition: start})
     batches = bytearray()
     position = start

@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import FrameType
 
 from headrace.core.files import Buffer
 from tests.simulation.inodes import (
@@ -38,6 +39,7 @@ class Operation:
     kind: str
     path: str
     site: str  # where the product called: file and line
+    honest: bool = True  # False for a sync that did nothing
 
     def __str__(self) -> str:
         return f"{self.number} {self.kind} {self.path} ({self.site})"
@@ -119,7 +121,7 @@ class SimulatedFile:
         self._disk.require_alive()
         if honest:
             inode.sync(covered)
-        self._disk.record("sync", self.path)
+        self._disk.record("sync", self.path, honest=honest)
 
     def close(self) -> None:
         self.gone = True
@@ -305,7 +307,7 @@ class SimulatedFileSystem:
         self.require_alive()
         if honest:
             directory.sync()
-        self.record("sync_directory", path)
+        self.record("sync_directory", path, honest=honest)
 
     def space(self, path: str) -> tuple[int, int]:
         self._inode(path)
@@ -329,15 +331,15 @@ class SimulatedFileSystem:
         if not self._alive:
             raise ProcessDied
 
-    def record(self, kind: str, path: str) -> None:
-        operation = Operation(len(self.operations) + 1, kind, path, _call_site())
+    def record(self, kind: str, path: str, *, honest: bool = True) -> None:
+        operation = Operation(len(self.operations) + 1, kind, path, _call_site(), honest)
         self.operations.append(operation)
         self.observer(operation)
 
     def sync_is_honest(self) -> bool:
         return not (
             self.faults.lies_about_sync
-            or (self.faults.skipped_sync_sites and _call_site() in self.faults.skipped_sync_sites)
+            or (self.faults.skipped_sync_sites and _calls_through(self.faults.skipped_sync_sites))
         )
 
     def require_space(self, size: int, path: str) -> None:
@@ -407,4 +409,18 @@ def _call_site() -> str:
     frame = sys._getframe(1)
     while frame.f_code.co_filename == __file__ and frame.f_back is not None:
         frame = frame.f_back
+    return _site(frame)
+
+
+def _calls_through(sites: set[str]) -> bool:
+    """Whether the current call comes, directly or not, from one of these places."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if _site(frame) in sites:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _site(frame: FrameType) -> str:
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"

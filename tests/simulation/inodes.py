@@ -6,7 +6,7 @@ real disk does: nothing, a prefix, a torn write with zeros or garbage behind the
 in any order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -92,6 +92,7 @@ class DirectoryInode:
 
 
 Inode = FileInode | DirectoryInode
+NameChange = dict[str, Inode | None]
 
 
 def _apply_names(names: dict[str, Inode], change: dict[str, Inode | None]) -> None:
@@ -105,8 +106,8 @@ def _apply_names(names: dict[str, Inode], change: dict[str, Inode | None]) -> No
 class Survival(Protocol):
     """Chooses what a power cut leaves of the changes that were not synced."""
 
-    def names(self, count: int) -> int:
-        """How many of a directory's `count` unsynced changes survive, oldest first."""
+    def names(self, changes: Sequence[NameChange]) -> Sequence[NameChange]:
+        """Which of a directory's unsynced changes survive, in their order."""
         ...
 
     def content(self, stable: bytes, changes: Sequence[Change]) -> bytes:
@@ -121,8 +122,8 @@ class Fixed:
         self._names = names
         self._contents = contents
 
-    def names(self, count: int) -> int:
-        return count if self._names else 0
+    def names(self, changes: Sequence[NameChange]) -> Sequence[NameChange]:
+        return changes if self._names else ()
 
     def content(self, stable: bytes, changes: Sequence[Change]) -> bytes:
         return _applied(stable, changes if self._contents else ())
@@ -134,32 +135,68 @@ KEEP_NAMES = Fixed(names=True, contents=False)
 KEEP_CONTENTS = Fixed(names=False, contents=True)
 
 
+class NewestNames:
+    """Of a directory's changes only the newest survives, and what it builds on.
+
+    Directories promise no order: a rename may be on disk while an earlier one of other names
+    is not.
+    """
+
+    def __init__(self, *, contents: bool) -> None:
+        self._contents = contents
+
+    def names(self, changes: Sequence[NameChange]) -> Sequence[NameChange]:
+        kept: list[NameChange] = []
+        wanted: set[str] = set()
+        for change in reversed(changes):
+            if not kept or wanted & change.keys():
+                kept.append(change)
+                wanted |= change.keys()
+        return kept[::-1]
+
+    def content(self, stable: bytes, changes: Sequence[Change]) -> bytes:
+        return _applied(stable, changes if self._contents else ())
+
+
 class Torn:
-    """Names and older writes survive; the newest write of each file is torn in the middle."""
+    """Older writes survive; of the newest one of each file only a part does."""
 
-    def __init__(self, filler: int) -> None:
+    def __init__(self, filler: int, *, part: float = 0.5, names: bool = True) -> None:
         self._filler = filler
+        self._part = part
+        self._names = names
 
-    def names(self, count: int) -> int:
-        return count
+    def names(self, changes: Sequence[NameChange]) -> Sequence[NameChange]:
+        return changes if self._names else ()
 
     def content(self, stable: bytes, changes: Sequence[Change]) -> bytes:
         if not changes or changes[-1].data is None:
             return _applied(stable, changes)
         position, data = changes[-1].position, changes[-1].data
-        kept = len(data) // 2
+        kept = int(len(data) * self._part)
         torn = data[:kept] + bytes([self._filler]) * (len(data) - kept)
         return _applied(stable, [*changes[:-1], Change(position, torn)])
 
 
 class Seeded:
-    """A different fate for every file and directory, drawn from a seed."""
+    """A different fate for every file and directory, drawn from a seed.
 
-    def __init__(self, random: Random) -> None:
+    Names survive in the order of their changes, as journals keep it, or in `any_order`.
+    """
+
+    def __init__(self, random: Random, *, any_order: bool = False) -> None:
         self._random = random
+        self._any_order = any_order
 
-    def names(self, count: int) -> int:
-        return self._random.choice((0, count, self._random.randint(0, count)))
+    def names(self, changes: Sequence[NameChange]) -> Sequence[NameChange]:
+        fate = self._random.choice(("none", "all", "some"))
+        if fate == "none":
+            return ()
+        if fate == "all":
+            return changes
+        if self._any_order:
+            return _without(changes, lambda _: self._random.random() < 0.5)
+        return changes[: self._random.randint(0, len(changes))]
 
     def content(self, stable: bytes, changes: Sequence[Change]) -> bytes:
         if not changes:
@@ -194,6 +231,20 @@ class Seeded:
             if self._random.random() < 0.5:
                 after[start : start + SECTOR_BYTES] = before[start : start + SECTOR_BYTES]
         return bytes(after)
+
+
+def _without(
+    changes: Sequence[NameChange], is_lost: Callable[[NameChange], bool]
+) -> list[NameChange]:
+    """Some changes are lost, and with each of them every later one that touches its names."""
+    kept: list[NameChange] = []
+    lost: set[str] = set()
+    for change in changes:
+        if lost & change.keys() or is_lost(change):
+            lost |= change.keys()
+        else:
+            kept.append(change)
+    return kept
 
 
 def _applied(stable: bytes, changes: Sequence[Change]) -> bytes:
@@ -239,7 +290,7 @@ def survivor_of(directory: DirectoryInode, survival: Survival) -> DirectoryInode
             else:
                 survivors[id(inode)] = result = DirectoryInode()
                 names = dict(inode.stable)
-                for change in inode.changes[: survival.names(len(inode.changes))]:
+                for change in survival.names(inode.changes):
                     _apply_names(names, change)
                 result.visible = {name: survivor(child) for name, child in names.items()}
                 result.sync()

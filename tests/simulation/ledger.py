@@ -8,6 +8,7 @@ from headrace.core.ids import LeaderEpoch, Offset
 from headrace.log.partition_log import AppendInfo, PartitionLog
 from headrace.protocol.records.encode import BatchBuilder
 from headrace.protocol.records.header import BatchHeader, iterate_headers
+from headrace.protocol.records.patch import assign_offsets
 from tests.support.history_checks import check_batches
 
 
@@ -16,7 +17,7 @@ class Sent:
     """One batch as its producer sent it, and where it went."""
 
     producer_id: int
-    sequence: int
+    next_sequence: int
     produced: bytes
     first_offset: int
     stored: bytes
@@ -63,11 +64,10 @@ class Ledger:
         """The bytes may reach the disk from now on."""
         buffer = bytearray(produced)
         header = next(iterate_headers(buffer))[1]
-        from headrace.protocol.records.patch import assign_offsets
-
         assign_offsets(buffer, 0, log.log_end_offset, epoch)
         first = int(log.log_end_offset)
-        sent = Sent(header.producer_id, header.base_sequence, produced, first, bytes(buffer))
+        following = header.base_sequence + header.record_count
+        sent = Sent(header.producer_id, following, produced, first, bytes(buffer))
         self.written[first] = sent
         self.ever.add(sent.stored)
 
@@ -119,7 +119,11 @@ def problems(log: PartitionLog, ledger: Ledger) -> list[str]:
         if batch not in ledger.ever
     ]
     start = int(log.log_start_offset)
-    if not ledger.start_at_least <= start <= max(ledger.start_at_most, ledger.start_at_least):
+    # Before the first flush nothing was promised, not even where the log begins.
+    start_at_most = (
+        max(ledger.start_at_most, ledger.start_at_least) if ledger.flushed_end else start
+    )
+    if not ledger.start_at_least <= start <= start_at_most:
         found.append(
             f"log starts at {start}, not in [{ledger.start_at_least}, {ledger.start_at_most}]"
         )
@@ -130,7 +134,20 @@ def problems(log: PartitionLog, ledger: Ledger) -> list[str]:
     ]
     if log.log_end_offset < ledger.flushed_end:
         found.append(f"log ends at {log.log_end_offset}, flushed up to {ledger.flushed_end}")
+    found += _problems_with_times(log, [header for _, header in iterate_headers(data)])
     return found or _problems_in_use(log, ledger)
+
+
+def _problems_with_times(log: PartitionLog, headers: list[BatchHeader]) -> list[str]:
+    """Lookups by time, against a search by hand; all records of a batch have one timestamp."""
+    found: list[str] = []
+    start = int(log.log_start_offset)
+    for wanted in sorted({header.max_timestamp for header in headers}):
+        expected = next(h for h in headers if h.max_timestamp >= wanted)
+        at = log.find_by_timestamp(wanted, log.log_end_offset)
+        if at is None or at.offset != max(start, expected.base_offset):
+            found.append(f"time {wanted} is first at {expected.base_offset}, not at {at}")
+    return found
 
 
 def _problems_in_use(log: PartitionLog, ledger: Ledger) -> list[str]:

@@ -12,9 +12,8 @@ from uuid import UUID
 from headrace.core.ids import NodeId, Offset, TopicPartition
 from headrace.log.config import LogConfig
 from headrace.log.directory import LogDirectory
-from headrace.log.partition_log import PartitionLog
 from tests.simulation.disk import Operation, SimulatedFileSystem
-from tests.simulation.inodes import Survival
+from tests.simulation.inodes import Survival, Torn
 from tests.simulation.ledger import Ledger, append_to, problems, produced_batch
 from tests.simulation.loop import SeededRandomness
 
@@ -91,6 +90,8 @@ class LogScript:
         self._kill_and_go_on()
         self._truncate()
         self._retention()
+        self._retention()
+        self._start_anew()
         self._stop_and_go_on()
         self._recreate()
         self._lose_power_and_go_on()
@@ -136,6 +137,8 @@ class LogScript:
         self._note_flushed(A)
         self._note_flushed(B)
         self._truncate_to(A, 18)
+        # Too large for what is left of the segment: nothing is written to the one that was cut.
+        self._append(A, 3, records=26)
         for _ in range(3):
             self._append(A, 3)
         self._flush(A)
@@ -152,10 +155,24 @@ class LogScript:
         self._append(B, 1)
         self._flush(B)
 
+    def _start_anew(self) -> None:
+        """As a follower does that is too far behind."""
+        log, ledger = self.directory.logs[B], self.ledgers[B]
+        self._append(B, 2)
+        ledger.about_to_truncate(0)
+        ledger.start_at_most = 100
+        log.truncate_fully_and_start_at(Offset(100))
+        ledger.start_at_least = ledger.flushed_end = 100
+        self._sequences = {k: v for k, v in self._sequences.items() if k[0] != B}
+        self._append(B, 7)
+        self._append(B, 1)
+        self._flush(B)
+
     def _stop_and_go_on(self) -> None:
         self.directory.close()
         for partition in (A, B):
             self._note_flushed(partition)
+        self.disk.sync_everything()  # some time later
         self._reopen(self.disk.after_kill())
         self._append(A, 1)
         self._append(B, 2)
@@ -178,8 +195,9 @@ class LogScript:
         self._flush(A)
 
     def _lose_power_and_go_on(self) -> None:
-        from tests.simulation.inodes import Torn
-
+        self.directory.checkpoint()
+        for partition in (A, B):
+            self._note_flushed(partition)
         self._append(A, 5)
         self._append(B, 1)
         self._reopen(self.disk.after_power_cut(Torn(0)))
@@ -187,7 +205,7 @@ class LogScript:
             log, ledger = self.directory.logs[partition], self.ledgers[partition]
             ledger.about_to_truncate(int(log.log_end_offset))
             self._sequences_from(partition)
-            self._append(partition, 6)
+            self._append(partition, 6, records=26)
             self._flush(partition)
             self._append(partition, 6)
 
@@ -210,20 +228,20 @@ class LogScript:
         self._sequences = {k: v for k, v in self._sequences.items() if k[0] != partition}
         self.directory.create(partition, self.ledgers[partition].topic_id, SMALL)
 
-    def _append(self, partition: TopicPartition, producer: int) -> None:
+    def _append(self, partition: TopicPartition, producer: int, records: int = 2) -> None:
         sequence = self._sequences.get((partition, producer), 0)
         log = self.directory.logs[partition]
-        produced = produced_batch(producer, sequence)
+        produced = produced_batch(producer, sequence, records)
         self.ledgers[partition].about_to_write(produced, log, self._epoch)
         info, stored = append_to(log, produced, self._epoch)
         assert not info.duplicate
         assert stored in self.ledgers[partition].ever
-        self._sequences[partition, producer] = sequence + 2
+        self._sequences[partition, producer] = sequence + records
 
     def _sequences_from(self, partition: TopicPartition) -> None:
         """Producers go on where the log says they are."""
         for sent in self.ledgers[partition].written.values():
-            self._sequences[partition, sent.producer_id] = sent.sequence + 2
+            self._sequences[partition, sent.producer_id] = sent.next_sequence
 
     def _flush(self, partition: TopicPartition) -> None:
         end = self.directory.logs[partition].flush()
@@ -244,6 +262,3 @@ class LogScript:
         self.operations.append(operation)
         ledgers = {partition: ledger.copy() for partition, ledger in self.ledgers.items()}
         self.points.append(CrashPoint(operation, self.disk.copy(), ledgers))
-
-    def log(self, partition: TopicPartition) -> PartitionLog:
-        return self.directory.logs[partition]

@@ -7,6 +7,7 @@ of it runs any more: no `finally`, no `connection_lost`, just as after SIGKILL.
 
 import asyncio
 import heapq
+import inspect
 from asyncio import events
 from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
@@ -69,7 +70,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             ready.append(timer)
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle._cancelled and is_alive(handle._context):
+            if not is_alive(handle._context):
+                _drop(handle)
+            elif not handle._cancelled:
                 self._steps += 1
                 assert self._steps < STEPS_MAX, "the simulation does not come to an end"
                 handle._run()
@@ -109,6 +112,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run(self, work: Awaitable[T]) -> T:
         """Run until the work is done; virtual time passes, real time hardly."""
         return self.run_until_complete(work)
+
+
+def _drop(handle: Any) -> None:
+    """Forget a callback of a dead process; a coroutine that never began must not complain."""
+    task = getattr(handle._callback, "__self__", None)
+    coroutine = task.get_coro() if isinstance(task, asyncio.Task) else None
+    if (
+        inspect.iscoroutine(coroutine)
+        and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+    ):
+        coroutine.close()
 
 
 class SimulatedClock:

@@ -56,6 +56,7 @@ class World:
         self.storm = storm or Storm()
         self.partitions = partitions
         self.history = History()
+        self._flushed_before_ack = flush_policy == "fsync"
         self.loop = VirtualLoop()
         self.network = SimulatedNetwork(self.loop, self.random, Conditions())
         self.machine = Machine(
@@ -96,7 +97,10 @@ class World:
                 ("plain", PLAIN),
             )
         ]
-        work.append(self._in_process("reader", self.clients.read("reader", self.partitions, end)))
+        reading = self.clients.read(
+            "reader", self.partitions, end, reads_are_final=self._flushed_before_ack
+        )
+        work.append(self._in_process("reader", reading))
         nemesis = asyncio.get_running_loop().create_task(self._storm(end))
         await nemesis
         await self._heal()

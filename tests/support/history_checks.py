@@ -107,7 +107,9 @@ class _Judge:
         values: dict[int, bytes] = {}
         for offset, value in self._sightings():
             if values.setdefault(offset, value) != value:
-                yield self._bad("I2", f"offset {offset} is {values[offset]!r} and {value!r}")
+                yield self._bad(
+                    "I2", f"offset {offset} is {_short(values[offset])} and {_short(value)}"
+                )
 
     def _sightings(self) -> Iterator[tuple[int, bytes]]:
         for send in self.firm_acks:
@@ -134,11 +136,11 @@ class _Judge:
         for offset, value in dict.fromkeys(self._read_records()):
             send = by_value.get(value)
             if send is None:
-                yield self._bad("I4", f"offset {offset} holds {value!r}, which nobody sent")
+                yield self._bad("I4", f"offset {offset} holds {_short(value)}, which nobody sent")
             elif send.outcome is Outcome.FAILED:
-                yield self._bad("I4", f"{value!r} failed for certain, but is at {offset}")
+                yield self._bad("I4", f"{_short(value)} failed for certain, but is at {offset}")
             elif send.outcome is Outcome.UNKNOWN and offset <= self._known_before(send.began):
-                yield self._bad("I4", f"{value!r} appeared at {offset}, below what was known")
+                yield self._bad("I4", f"{_short(value)} appeared at {offset}, below what was known")
 
     def _read_records(self) -> Iterator[tuple[int, bytes]]:
         for source in self._sources():
@@ -155,7 +157,7 @@ class _Judge:
                 places[value].add(offset)
         for value, offsets in places.items():
             if len(offsets) > 1:
-                yield self._bad("I5", f"{value!r} is at offsets {sorted(offsets)}")
+                yield self._bad("I5", f"{_short(value)} is at offsets {sorted(offsets)}")
 
     def _send_order(self) -> Iterator[Violation]:
         sent = {send.value: send for send in self.sends if send.idempotent}
@@ -167,7 +169,8 @@ class _Judge:
                     continue
                 before = newest.get(send.producer)
                 if before is not None and before.began > send.began:
-                    yield self._bad("I6", f"{value!r} at {offset} was sent before {before.value!r}")
+                    other = _short(before.value)
+                    yield self._bad("I6", f"{_short(value)} at {offset} was sent before {other}")
                 newest[send.producer] = send
 
     def _nothing_skipped(self) -> Iterator[Violation]:
@@ -191,7 +194,11 @@ def _first_offset(source: Read | FinalScan) -> int:
 
 
 def _name(send: Send) -> str:
-    return f"{send.value!r} (acks={send.acks}) at offset {send.offset}"
+    return f"{_short(send.value)} (acks={send.acks}) at offset {send.offset}"
+
+
+def _short(value: bytes) -> str:
+    return repr(value if len(value) <= 40 else value[:37] + b"...")
 
 
 def check_batches(data: bytes) -> list[Violation]:
