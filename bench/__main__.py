@@ -130,6 +130,9 @@ def main(
     ] = ",".join((KAFKA, HEADRACE, DURABLE)),
     data_dir: Annotated[Path | None, typer.Option(help="Where the brokers keep data.")] = None,
     output: Annotated[Path | None, typer.Option(help="Where the report goes.")] = None,
+    raw: Annotated[
+        Path | None, typer.Option(help="Also every value, as JSON, to this file.")
+    ] = None,
 ) -> None:
     """Compare Headrace with Apache Kafka and write the report."""
     console = Console(width=None if sys.stdout.isatty() else 180)
@@ -161,8 +164,9 @@ def main(
     target = output or (_REPORT if not only else None)
     if target is not None:
         target.write_text(markdown(verdicts, readings, about))
-        target.with_suffix(".json").write_text(json.dumps(readings.as_json(), indent=1))
         console.print(f"written: {target}")
+    if raw is not None:
+        raw.write_text(json.dumps(readings.as_json(), indent=1))
     if failed:
         console.print(f"parts that failed: {', '.join(failed)}", style="red")
         sys.exit(1)
