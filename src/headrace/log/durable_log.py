@@ -237,8 +237,9 @@ class DurableLog:
         active = self._segments.active
         if active.exists:
             active.persist_indexes(final=False)
-        self._history.snapshot(self.log_end_offset)
-        self._history.remove_strays(self._segments.bases)
+        if self._history.is_small:
+            self._history.snapshot(self.log_end_offset)
+            self._history.remove_strays(self._segments.bases)
         if self._epochs is not None and self._epochs.changed:
             self._epochs.store(self.files, self.directory)
             self._unsynced_names = True
@@ -249,6 +250,7 @@ class DurableLog:
             if self._created and self._failure is None:
                 self.flush()
                 self.checkpoint()
+                self._history.snapshot(self.log_end_offset)
                 active = self._segments.active
                 if active.exists:
                     active.persist_indexes(final=True)

@@ -1,6 +1,7 @@
 """Producer state and the snapshots of it that are on disk."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from headrace.core.files import FileSystem
 from headrace.core.ids import Offset
@@ -8,6 +9,8 @@ from headrace.log.producer_snapshot import encode_snapshot, load_snapshot, snaps
 from headrace.log.producer_state import ProducerStates
 from headrace.log.recovery import replay
 from headrace.log.segment import Segment
+
+_SMALL: Final = 500
 
 
 class ProducerHistory:
@@ -24,6 +27,11 @@ class ProducerHistory:
         self._directory = directory
         self.states: ProducerStates | None = ProducerStates()
         self.snapshots: tuple[Offset, ...] = ()
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a snapshot is a matter of a millisecond, so that appends may wait for it."""
+        return self.states is None or len(self.states) <= _SMALL
 
     def load(self, segments: Sequence[Segment], end: Offset) -> ProducerStates:
         """The states at `end`: the newest good snapshot before it, and what came since."""

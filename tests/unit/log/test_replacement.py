@@ -1,0 +1,105 @@
+"""Compacted segments take the place of those they were made from."""
+
+from headrace.core.ids import Offset
+from headrace.log.compaction.compactor import compact_log
+from headrace.log.compaction.request import CompactionRequest, CompactionResult, SegmentRange
+from headrace.log.config import LogConfig
+from headrace.log.directory import LogDirectory
+from headrace.log.partition_log import PartitionLog
+from tests.support.logs import (
+    ORDERS,
+    START_MS,
+    TOPIC_ID,
+    append,
+    batch,
+    open_directory,
+    read_all,
+    simulated_disk,
+)
+
+COMPACTING = LogConfig(
+    segment_bytes=500,
+    index_interval_bytes=100,
+    cleanup_policy=frozenset(["compact"]),
+    file_delete_delay_ms=0,
+)
+
+
+def written(batches: int = 30) -> tuple[LogDirectory, PartitionLog]:
+    """Every batch has the same key, so that only the newest record is worth keeping."""
+    directory = open_directory(simulated_disk())
+    log = directory.create(ORDERS, TOPIC_ID, COMPACTING)
+    for number in range(batches):
+        append(log, batch(timestamps=[START_MS + number], producer_id=5, sequence=number))
+    return directory, log
+
+
+def compacted(log: PartitionLog) -> CompactionResult:
+    closed = log.segments[:-1]
+    ranges = tuple(SegmentRange(s.base_offset, s.next_offset, s.size) for s in closed)
+    producers = tuple(log.active_producers().items())
+    return compact_log(
+        log.files,
+        CompactionRequest(log.directory, ranges, START_MS + 10**9, 0, 500, producers=producers),
+    )
+
+
+def offsets(log: PartitionLog) -> list[int]:
+    return [header.base_offset for header in read_all(log)]
+
+
+def test_compacted_segments_take_the_place_of_the_old() -> None:
+    directory, log = written()
+    directory.checkpoint()
+    before, size = offsets(log), log.size_bytes
+    result = compacted(log)
+    assert all(log.replace_segments(each) for each in result.replacements)
+    assert log.size_bytes < size
+    assert set(offsets(log)) < set(before)
+    assert offsets(log)[-1] == 29
+    assert append(log, batch(producer_id=5, sequence=29)).duplicate
+    log.remove_deleted(START_MS)
+    left = log.files.list_directory(log.directory)
+    assert not [name for name in left if name.endswith((".deleted", ".cleaned", ".swap"))]
+
+
+def test_nothing_past_the_recovery_point_is_replaced() -> None:
+    _, log = written()
+    assert log.compactable_offset(log.log_end_offset) == 0
+    before = offsets(log)
+    (first, *_) = compacted(log).replacements
+    assert not log.replace_segments(first)
+    assert offsets(log) == before
+    left = log.files.list_directory(log.directory)
+    assert f"{first.base_offset:020d}.log.cleaned" not in left
+
+
+def test_segments_deleted_meanwhile_are_not_replaced() -> None:
+    directory, log = written()
+    directory.checkpoint()
+    result = compacted(log)
+    log.advance_log_start(Offset(20))
+    log.apply_retention(START_MS, log.log_end_offset)
+    assert not log.replace_segments(result.replacements[0])
+    assert min(offsets(log)) <= 20 <= max(offsets(log))
+
+
+def test_a_crash_finds_the_compacted_log_again() -> None:
+    directory, log = written()
+    directory.checkpoint()
+    for each in compacted(log).replacements:
+        assert log.replace_segments(each)
+    before = offsets(log)
+    again = open_directory(log.files.after_kill())  # type: ignore[attr-defined]  # simulated
+    log = again.create(ORDERS, TOPIC_ID, COMPACTING)
+    assert offsets(log) == before
+    assert log.log_end_offset == 30
+    assert append(log, batch(producer_id=5, sequence=30)).first_offset == 30
+
+
+def test_facts_tell_what_a_plan_wants_to_know() -> None:
+    _, log = written(10)
+    facts = log.segment_facts
+    assert [fact.base_offset for fact in facts] == [s.base_offset for s in log.segments]
+    assert (facts[0].first_timestamp, facts[-1].max_timestamp) == (START_MS, START_MS + 9)
+    assert facts[-1].next_offset == 10
