@@ -13,6 +13,7 @@ from headrace.log.checkpoints import replace_file
 
 FILE = "quorum-state"
 NOBODY = NodeId(-1)
+EPOCH_MAX = 2**31 - 1
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +55,10 @@ def load_epoch(files: FileSystem, directory: str) -> int:
     if not files.exists(path):
         return 0
     try:
-        return int(json.loads(files.read_file(path))["leaderEpoch"])
+        epoch = int(json.loads(files.read_file(path))["leaderEpoch"])
+        if not 0 <= epoch < EPOCH_MAX:
+            raise ValueError(f"{epoch} is no leader epoch")
+        return epoch
     except (ValueError, KeyError, TypeError) as error:
         logger.warning("quorum state is unreadable: path=%s reason=%s", path, error)
         return 0
