@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.controller import controller
 from headrace.core.errors import HeadraceError, StartupRefused
 from headrace.protocol.records.header import iterate_headers
 from headrace.testing import Broker
@@ -78,11 +79,11 @@ def data_of(files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def snapshotted(tmp_path: Path) -> Iterator[tuple[Broker, Path]]:
+def snapshotted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Broker, Path]]:
     """A stopped broker with three topics, whose metadata log begins behind a snapshot."""
-    always = {"metadata.log.max.record.bytes.between.snapshots": "1"}
-    broker = Broker(data_dir=tmp_path / "data", settings=always)
-    with broker:
+    broker = Broker(data_dir=tmp_path / "data")
+    with monkeypatch.context() as always, broker:
+        always.setattr(controller, "SNAPSHOT_BYTES_MAX", 0)
         for number in range(3):
             broker.create_topic(f"topic{number}")
     (snapshot,) = (tmp_path / "data" / "__cluster_metadata-0").glob("*.checkpoint")
