@@ -254,8 +254,9 @@ class DurableLog:
                 active = self._segments.active
                 if active.exists:
                     active.persist_indexes(final=True)
-                    # The next start will believe them without another look.
-                    active.sync_indexes()
+                    if len(active.offsets):
+                        # The next start will believe them; without entries it reads all anyway.
+                        active.sync_indexes()
                     if self.config.preallocate:
                         active.release_space()
                 self._segments.remove_doomed()

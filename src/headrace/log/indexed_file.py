@@ -333,13 +333,20 @@ class IndexedFile:
         if last and (position >= size or not self.fits(relative, position)):
             raise CorruptBatch(f"the index of {self.path()} does not fit its data")
         next_offset, indexable = int(self.base_offset), False
+        highest, highest_offset = NO_TIMESTAMP, int(self.base_offset)
         for found, header in scan_headers(self.file, position, size):
             self._unindexed_bytes += header.size
             next_offset = header.last_offset + 1
             indexable = found > index_interval_bytes
+            if header.max_timestamp > highest:
+                highest, highest_offset = header.max_timestamp, header.last_offset
         self._end = (Offset(next_offset), size)
-        if last is None and indexable:
-            self.rebuild_indexes("the offset index is missing", index_interval_bytes)
+        if last is None:
+            # Every batch was seen, so the time index can be judged; a stop does not sync it.
+            time = (highest, highest_offset - self.base_offset) if highest >= 0 else None
+            if indexable or self.times.last() != time:
+                self.rebuild_indexes("an index is missing or does not fit", index_interval_bytes)
+            self._max_timestamp, self._max_timestamp_offset = highest, highest_offset
 
     def rewind(self, offset: int) -> int:
         """Forget what is known of batches from `offset` on; return where to read on from.
