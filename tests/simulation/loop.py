@@ -10,6 +10,7 @@ import heapq
 import inspect
 from asyncio import events
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -42,6 +43,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._steps = 0
         self.network: SimulatedNetwork | None = None
         self.failures: list[dict[str, Any]] = []
+        # All of them, so that none is collected, and its `finally` run, at a time of chance.
+        self._tasks: list[asyncio.Task[Any]] = []
         self.set_exception_handler(lambda _loop, context: self._note(context))
 
     def time(self) -> float:
@@ -85,6 +88,23 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _process_events(self, event_list: object) -> None:
         """There is no selector."""
+
+    def create_task(self, coro: Any, **options: Any) -> "asyncio.Task[Any]":
+        task = super().create_task(coro, **options)
+        self._tasks.append(task)
+        return task
+
+    def close(self) -> None:
+        """Unwind what dead processes left hanging; nothing of it can reach the disk any more."""
+        for task in self._tasks:
+            if not task.done():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # of asyncio
+                coroutine = task.get_coro()
+                with suppress(BaseException):
+                    assert inspect.iscoroutine(coroutine)
+                    coroutine.close()
+        self._tasks.clear()
+        super().close()
 
     # Where a real loop would touch the network or a thread.
 
