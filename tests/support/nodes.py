@@ -13,12 +13,16 @@ from headrace.testing.unsynced_files import UnsyncedFileSystem
 
 @asynccontextmanager
 async def running_node(
-    directory: Path, authorizer: Authorizer | None = None, **settings: str
+    directory: Path,
+    authorizer: Authorizer | None = None,
+    *,
+    executor: ThreadExecutor | None = None,
+    **settings: str,
 ) -> AsyncIterator[Node]:
     """Start on a free port; `settings` are broker keys with underscores for dots."""
     static = {key.replace("_", "."): value for key, value in settings.items()}
     static.setdefault("listeners", "PLAINTEXT://127.0.0.1:0")
-    executor = ThreadExecutor()
+    executor = executor or ThreadExecutor()
     files = UnsyncedFileSystem()
     node = Node(
         BrokerConfig.from_static({"log.dirs": str(directory), **static}),

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 UNANSWERED_MAX = 256
 # Unsent answer bytes above which a connection is not read from.
 UNSENT_BYTES_MAX = 1024 * 1024
+# Long polls of one connection; each may turn into an answer of `fetch.max.bytes`.
+WAITING_MAX = 8
 
 
 class Waiting(Protocol):
@@ -62,6 +64,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reader_is_slow = False
         self._reading_paused = False
         self._frames_waiting = False
+        # Of answers that are complete but have to wait for others before them.
+        self._unsent_bytes = 0
         # Answers that wait for something else than the client; they are told when it is gone.
         self.waiting: dict[Waiting, None] = {}
         self.last_activity = 0.0
@@ -102,6 +106,7 @@ class Connection(asyncio.BufferedProtocol):
             logger.debug("connection lost: client=%s error=%s", self.client_host, exc)
         self.closed = True
         self._answers.clear()
+        self._unsent_bytes = 0
         for waiting in tuple(self.waiting):
             waiting.cancel()
         self.listener.forget(self)
@@ -116,6 +121,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and not self.closed:
             self.closed = True
             self._transport.close()
+
+    def close_idle(self) -> None:
+        """Close a silent connection; one that does not even read its answers is cut off."""
+        if self._transport is not None and self._transport.get_write_buffer_size():
+            self.abort()
+        else:
+            self.close()
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -134,6 +146,7 @@ class Connection(asyncio.BufferedProtocol):
         While frames are being served the answers collect and leave together at the end.
         """
         answer.parts = parts
+        self._unsent_bytes += sum(map(len, parts))
         if not self._in_frames and self._answers and self._answers[0] is answer:
             self._send_ready()
 
@@ -147,19 +160,26 @@ class Connection(asyncio.BufferedProtocol):
         try:
             for frame in self._received.frames():
                 self._dispatcher.dispatch(self, frame)
-                if self.closed or len(self._answers) >= UNANSWERED_MAX:
+                if self._unsent_bytes >= UNSENT_BYTES_MAX:
+                    self._send_ready()
+                if self.closed or self._is_crowded():
                     self._frames_waiting = True
                     break
         except HeadraceError as error:
             logger.warning("closing connection: client=%s reason=%s", self.client_host, error)
-            self.close()
+            self._hang_up()
         except Exception:
             logger.exception("closing connection after a fault: client=%s", self.client_host)
-            self.close()
+            self._hang_up()
         finally:
             self._in_frames = False
         if not self.closed:
             self._send_ready()
+
+    def _hang_up(self) -> None:
+        """Close, after the answers to what was asked before have left."""
+        self._send_ready()
+        self.close()
 
     def _send_ready(self) -> None:
         answers = self._answers
@@ -170,6 +190,7 @@ class Connection(asyncio.BufferedProtocol):
                 break
             out.extend(parts)
             answers.popleft()
+        self._unsent_bytes -= sum(map(len, out))
         if out and self._transport is not None and not self.closed:
             if len(out) == 1:
                 self._transport.write(out[0])
@@ -181,11 +202,7 @@ class Connection(asyncio.BufferedProtocol):
         """Stop or go on reading, as the bounds say."""
         if self._transport is None or self.closed:
             return
-        crowded = (
-            self._reader_is_slow
-            or len(self._answers) >= UNANSWERED_MAX
-            or not self.listener.is_open
-        )
+        crowded = self._is_crowded()
         if crowded != self._reading_paused:
             self._reading_paused = crowded
             if crowded:
@@ -196,6 +213,15 @@ class Connection(asyncio.BufferedProtocol):
             # They arrived before the pause; no further bytes may come to trigger them.
             self._frames_waiting = False
             asyncio.get_running_loop().call_soon(self._serve_after_pause)
+
+    def _is_crowded(self) -> bool:
+        return (
+            self._reader_is_slow
+            or len(self._answers) >= UNANSWERED_MAX
+            or len(self.waiting) >= WAITING_MAX
+            or self._unsent_bytes >= UNSENT_BYTES_MAX
+            or not self.listener.is_open
+        )
 
     def _serve_after_pause(self) -> None:
         if self.closed:

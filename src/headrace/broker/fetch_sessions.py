@@ -90,7 +90,9 @@ class Session:
 
     def rotate(self, served: Iterable[PartitionKey]) -> None:
         for key in served:
-            self.partitions[key] = self.partitions.pop(key)
+            # A later request of the session may have let go of it while this one waited.
+            if key in self.partitions:
+                self.partitions[key] = self.partitions.pop(key)
 
 
 class Plan(NamedTuple):

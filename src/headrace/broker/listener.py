@@ -93,7 +93,13 @@ class Listener:
                 if silent > every_seconds:
                     connection.release_memory()
                 if connection.idle and silent > self._idle_seconds_max:
-                    connection.close()
+                    connection.close_idle()
+
+    def stop_reading(self) -> None:
+        """Serve nothing new; what is under way may still be answered."""
+        self.is_open = False
+        for connection in self.connections:
+            connection.regulate_reading()
 
     def close(self) -> None:
         for connection in list(self.connections):

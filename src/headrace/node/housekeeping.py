@@ -48,10 +48,8 @@ class Housekeeping:
             await asyncio.sleep(seconds())
             try:
                 await duty()
-            except (HeadraceError, OSError) as error:
-                logger.error(
-                    "housekeeping failed, will try again: duty=%s error=%s", duty.__name__, error
-                )
+            except Exception as error:
+                _report(duty.__name__, error)
 
     # Checkpoints
 
@@ -67,8 +65,8 @@ class Housekeeping:
             if written:
                 try:
                     await self._executor.run(self._replicas.directory.checkpoint)
-                except (HeadraceError, OSError) as error:
-                    logger.error("checkpoint failed, will try again: error=%s", error)
+                except Exception as error:
+                    _report("checkpoint", error)
             due = loop.time() + self._checkpoint_seconds()
 
     def _checkpoint_seconds(self) -> float:
@@ -105,9 +103,21 @@ class Housekeeping:
 
     async def _flush_overdue(self) -> None:
         now_ms = self._clock.now_ms()
-        overdue = [each for each in self._replicas if _is_overdue(each, now_ms)]
-        for partition in overdue:
-            await self._executor.run(partition.log.flush)
+        for partition in [each for each in self._replicas if each.log.flush_due(now_ms)]:
+            # One whose disk has failed says so to its writers; the others go on.
+            if partition.log.failure is None:
+                await self._executor.run(partition.log.flush)
+
+
+def _report(duty: str, error: Exception) -> None:
+    """A failing disk is told in a line; anything else is a mistake of ours and shown whole."""
+    expected = isinstance(error, HeadraceError | OSError)
+    logger.error(
+        "housekeeping failed, will try again: duty=%s error=%s",
+        duty,
+        error,
+        exc_info=None if expected else error,
+    )
 
 
 def _delete_expired(partition: Partition, now_ms: int) -> list[str]:
@@ -122,11 +132,3 @@ def _delete_expired(partition: Partition, now_ms: int) -> list[str]:
                 "retention failed, will try again: partition=%s error=%s", partition.id, error
             )
         return []
-
-
-def _is_overdue(partition: Partition, now_ms: int) -> bool:
-    log = partition.log
-    unflushed = log.log_end_offset - log.flushed_offset
-    return unflushed > 0 and (
-        unflushed >= log.config.flush_messages or now_ms - log.flushed_at_ms >= log.config.flush_ms
-    )

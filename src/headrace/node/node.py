@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 # How often silent connections are looked for, as a share of the time they may be silent.
 IDLE_CHECKS = 4
+# How long a stop waits for requests under way.
+ANSWERS_SECONDS = 5
 
 
 class Node:
@@ -72,6 +74,8 @@ class Node:
         self._on_stop = AsyncExitStack()
         self._directory: LogDirectory | None = None
         self._controller: Controller | None = None
+        self._group_commit: GroupCommit | None = None
+        self._dispatcher: Dispatcher | None = None
         self.addresses: dict[str, tuple[str, int]] = {}
 
     async def start(self) -> None:
@@ -106,7 +110,7 @@ class Node:
         self._controller = controller
         await controller.start()
         self._on_stop.push_async_callback(controller.stop)
-        group_commit = GroupCommit(self._executor)
+        group_commit = self._group_commit = GroupCommit(self._executor)
         self._on_stop.push_async_callback(group_commit.close)
         replicas = Replicas(
             directory,
@@ -148,7 +152,7 @@ class Node:
         )
         housekeeping = Housekeeping(replicas, cleaning, self._clock, self._executor)
         dispatcher = Dispatcher(services, config.socket_request_max_bytes)
-        self._on_stop.push_async_callback(dispatcher.close)
+        self._dispatcher = dispatcher
         await self._listen(dispatcher)
         await self._join(controller, directory)
         self._tasks.append(asyncio.get_running_loop().create_task(housekeeping.run()))
@@ -212,8 +216,21 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         for listener in self._listeners:
+            listener.stop_reading()
+        try:
+            async with asyncio.timeout(ANSWERS_SECONDS):
+                await self._finish_answers()
+        except TimeoutError:
+            logger.warning("stopping with requests unanswered after %d s", ANSWERS_SECONDS)
+        for listener in self._listeners:
             listener.close()
         await self._on_stop.aclose()
+
+    async def _finish_answers(self) -> None:
+        if self._group_commit is not None:
+            await self._group_commit.settle()
+        if self._dispatcher is not None:
+            await self._dispatcher.close()
 
     def kill(self) -> None:
         """Drop everything as a SIGKILL would: what is written stays, nothing else happens."""

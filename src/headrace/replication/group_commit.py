@@ -16,7 +16,7 @@ from headrace.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
 
-FlushResult = tuple[Partition, int, Offset | StorageError]
+FlushResult = tuple[Partition, int, Offset | Exception]
 
 
 class GroupCommit:
@@ -61,16 +61,19 @@ def _flush_all(marked: list[tuple[Partition, int]]) -> list[FlushResult]:
     for partition, appended_bytes in marked:
         try:
             results.append((partition, appended_bytes, partition.log.flush()))
-        except StorageError as error:
+        except Exception as error:  # whatever it was: its waiters must hear of it, the others not
             results.append((partition, appended_bytes, error))
     return results
 
 
 def _tell(result: FlushResult) -> None:
     partition, appended_bytes, outcome = result
-    if isinstance(outcome, StorageError):
+    if isinstance(outcome, Exception):
         logger.error(
-            "flush failed, partition refuses writes: partition=%s error=%s", partition.id, outcome
+            "flush failed: partition=%s error=%s",
+            partition.id,
+            outcome,
+            exc_info=None if isinstance(outcome, StorageError) else outcome,
         )
         partition.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
     else:

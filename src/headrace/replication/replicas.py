@@ -5,17 +5,21 @@ gone, hands changed configs to the logs. It runs where the image is applied, so 
 the new image finds its partitions ready.
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from weakref import WeakValueDictionary
 
 from headrace.controller.image import ConfigResource, Delta, Image, ResourceType, Topic
 from headrace.core.broker_configs import BrokerConfig
+from headrace.core.errors import HeadraceError
 from headrace.core.ids import LeaderEpoch, NodeId, TopicPartition
 from headrace.core.seams import Executor
 from headrace.core.topic_configs import TopicConfig
 from headrace.log.directory import LogDirectory
 from headrace.replication.partition import Partition
 from headrace.replication.settings import TopicSettings
+
+logger = logging.getLogger(__name__)
 
 Overrides = tuple[tuple[str, str], ...]
 
@@ -84,6 +88,15 @@ class Replicas:
         )
 
     def _follow_topic(self, image: Image, name: str) -> None:
+        """One topic whose disk fails must not keep the others from being followed."""
+        try:
+            self._bring_up_to(image, name)
+        except (HeadraceError, OSError) as error:
+            logger.error(
+                "a topic could not be brought up to its metadata: topic=%s error=%s", name, error
+            )
+
+    def _bring_up_to(self, image: Image, name: str) -> None:
         topic = image.topics.get(name)
         index = 0
         while (partition := self._partitions.get((name, index))) is not None:

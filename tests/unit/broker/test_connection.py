@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from headrace.broker.connection import UNANSWERED_MAX, Answer, Connection
+from headrace.broker.connection import UNANSWERED_MAX, UNSENT_BYTES_MAX, Answer, Connection
 from headrace.broker.dispatch import Dispatcher
 from headrace.broker.listener import ConnectionCount, Listener
 from headrace.core.errors import MalformedMessage
@@ -18,6 +18,11 @@ class RecordingTransport(asyncio.Transport):
         self.written = bytearray()
         self.reading = True
         self.closed = False
+        self.aborted = False
+        self.unread_bytes = 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread_bytes
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += data
@@ -39,13 +44,13 @@ class RecordingTransport(asyncio.Transport):
         self.closed = True
 
     def abort(self) -> None:
-        self.closed = True
+        self.closed = self.aborted = True
 
 
 class ScriptedDispatcher:
     """Answers a frame at once, later, or not at all, as its first byte says."""
 
-    frame_bytes_max = 1000
+    frame_bytes_max = 2 * UNSENT_BYTES_MAX
 
     def __init__(self) -> None:
         self.later: list[tuple[Connection, Answer, bytes]] = []
@@ -59,6 +64,8 @@ class ScriptedDispatcher:
         answer = connection.answer_later()
         if payload.startswith(b"later"):
             self.later.append((connection, answer, payload))
+        elif payload.startswith(b"large"):
+            connection.complete(answer, (bytes(UNSENT_BYTES_MAX // 2),))
         elif payload.startswith(b"silent"):
             connection.complete(answer, ())
         else:
@@ -132,7 +139,7 @@ def test_a_frame_above_the_limit_costs_this_connection_only() -> None:
     connection, transport = door.connect()
     _, neighbour = door.connect()
     room = connection.get_buffer(-1)
-    room[:4] = (1001).to_bytes(4, "big")
+    room[:4] = (2 * UNSENT_BYTES_MAX + 1).to_bytes(4, "big")
     connection.buffer_updated(4)
     assert transport.closed
     assert not neighbour.closed
@@ -228,3 +235,33 @@ def test_an_answer_after_the_client_is_gone_goes_nowhere() -> None:
     connection.connection_lost(ConnectionResetError())
     door.dispatcher.finish(0)
     assert transport.written == b""
+
+
+async def test_answers_that_wait_for_another_are_bounded_in_bytes() -> None:
+    door = Door()
+    connection, transport = door.connect()
+    send(connection, b"later", *[b"large"] * 10)
+    assert door.dispatcher.seen == 3
+    while_full = transport.reading
+    door.dispatcher.finish(0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (while_full, transport.reading) == (False, True)
+    assert len(transport.written) == len(b"later") + 10 * (UNSENT_BYTES_MAX // 2)
+
+
+async def test_a_silent_client_that_reads_nothing_is_cut_off() -> None:
+    now = 0.0
+    door = Door()
+    door.listener.now = lambda: now
+    _, transport = door.connect()
+    transport.unread_bytes = 1
+    task = asyncio.create_task(door.listener.close_idle(every_seconds=0))
+    await asyncio.sleep(0)
+    now = 61.0
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert transport.aborted
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -136,3 +136,13 @@ def test_whoever_got_data_goes_to_the_end_of_the_queue() -> None:
     plan.session.rotate([plan.partitions[0].key])
     again = ask(sessions, session_id, 2, [])
     assert [each.key.partition for each in again.partitions] == [1, 2, 0]
+
+
+def test_a_partition_forgotten_while_a_fetch_waited_is_no_fault() -> None:
+    sessions = FetchSessions(slots=10)
+    session_id = opened(sessions, 2)
+    waiting = ask(sessions, session_id, 1, [])
+    ask(sessions, session_id, 2, [], forgotten=[0])
+    assert waiting.session is not None
+    waiting.session.rotate([each.key for each in waiting.partitions])
+    assert [each.key.partition for each in ask(sessions, session_id, 3, []).partitions] == [1]

@@ -1,10 +1,13 @@
 """Start and stop of a whole node: what it leaves behind, and what it shows first."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from headrace.node.real_seams import ThreadExecutor
 from headrace.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -16,8 +19,18 @@ from headrace.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from headrace.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from headrace.protocol.records.decode import Record
+from headrace.protocol.records.encode import encode_batch
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
+
+T = TypeVar("T")
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
 
@@ -43,6 +56,24 @@ async def test_a_start_that_fails_does_not_pass_for_a_clean_stop(tmp_path: Path)
     await taken.wait_closed()
     async with running_node(tmp_path) as node:
         assert node.addresses, "the failed start let go of the directory"
+
+
+async def test_a_stop_answers_what_is_under_way(tmp_path: Path) -> None:
+    gate = GatedExecutor()
+    async with (
+        running_node(tmp_path, executor=gate) as node,
+        RawClient(*node.addresses["PLAINTEXT"]) as client,
+    ):
+        await _leader_epoch(client, "t")
+        gate.shut()
+        client.send(_acks_all("t"), 9)
+        await gate.somebody_waits()
+        stopping = asyncio.create_task(node.stop())
+        await asyncio.sleep(0)
+        gate.open()
+        _, answer = await client.receive(ProduceResponse, 9)
+        await stopping
+    assert answer.responses[0].partition_responses[0].error_code == 0
 
 
 async def test_each_listener_tells_its_own_address(tmp_path: Path) -> None:
@@ -74,6 +105,41 @@ async def test_the_leader_epoch_grows_at_every_start(tmp_path: Path) -> None:
             assert isinstance(offsets, ListOffsetsResponse)
             assert offsets.topics[0].partitions[0].error_code == 0
     assert epochs == sorted(set(epochs))
+
+
+class GatedExecutor(ThreadExecutor):
+    """Holds back what it is asked to run while the gate is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open = asyncio.Event()
+        self._open.set()
+        self._held = asyncio.Event()
+
+    async def run(self, call: Callable[[], T]) -> T:
+        if not self._open.is_set():
+            self._held.set()
+            await self._open.wait()
+        return await super().run(call)
+
+    def shut(self) -> None:
+        self._open.clear()
+
+    def open(self) -> None:
+        self._open.set()
+
+    async def somebody_waits(self) -> None:
+        await self._held.wait()
+
+
+def _acks_all(topic: str) -> ProduceRequest:
+    batch = encode_batch([Record(0, 1_700_000_000_000, None, b"v", ())])
+    partition = PartitionProduceData(index=0, records=batch)
+    return ProduceRequest(
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[partition])],
+    )
 
 
 async def _leader_epoch(client: RawClient, name: str) -> int:

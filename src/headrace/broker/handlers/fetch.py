@@ -1,6 +1,7 @@
 """Fetch: byte ranges of logs, now or when there is enough to tell."""
 
 import asyncio
+import logging
 from typing import NamedTuple
 from uuid import UUID
 
@@ -20,6 +21,8 @@ from headrace.protocol.messages.fetch import (
 )
 from headrace.replication.partition import Partition
 from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+
+logger = logging.getLogger(__name__)
 
 TOPIC_IDS_SINCE = 13
 READ_COMMITTED = 1
@@ -264,8 +267,13 @@ class WaitingFetch:
         if self._timer is None:
             return  # the timer and the wake-up met, or the client is gone
         self._leave()
-        result = _read(self._ctx, self._request, self._plan)
-        self._ctx.reply(_shape(self._plan, result))
+        try:
+            result = _read(self._ctx, self._request, self._plan)
+            self._ctx.reply(_shape(self._plan, result))
+        except Exception:
+            # Nobody above us: without this the connection would wait for the answer forever.
+            logger.exception("closing connection after a fault in a waiting fetch")
+            self._ctx.connection.close()
 
     def _leave(self) -> None:
         if self._timer is not None:
