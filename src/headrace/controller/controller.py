@@ -139,7 +139,7 @@ class Controller:
             if records:
                 self._log.append(records)
                 await self._executor.run(self._log.flush)
-        except (StorageError, OSError) as error:
+        except Exception as error:
             self._fail(error, replies)
             return
         except asyncio.CancelledError:
@@ -177,7 +177,8 @@ class Controller:
         self._steps.drop()
         failure = StorageError(f"the metadata log could not be written: {error}")
         logger.error("metadata change failed: commands=%d error=%s", len(replies), error)
-        if self._log.failed:
+        # After a mistake of ours nobody knows what the log holds now: no more changes either.
+        if self._log.failed or not isinstance(error, StorageError | OSError):
             self._failure = failure
         for reply in replies:
             _disappoint(reply, failure)

@@ -3,7 +3,7 @@
 import asyncio
 import errno
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -222,6 +222,22 @@ async def test_everything_queued_behind_a_failed_flush_fails_with_it() -> None:
     failures = await asyncio.gather(first, second, return_exceptions=True)
     assert all(isinstance(failure, StorageError) for failure in failures)
     assert held.calls == 1
+    await node.controller.stop()
+
+
+class BrokenExecutor:
+    async def run(self, call: Callable[[], object]) -> Any:
+        del call
+        raise ZeroDivisionError("a mistake of ours")
+
+
+async def test_a_mistake_of_ours_fails_its_command_and_hangs_nobody() -> None:
+    node = await MetadataNode(SimulatedFileSystem()).join()
+    node.controller._executor = BrokenExecutor()
+    for name in ("t", "u"):
+        with pytest.raises(StorageError):
+            await node.controller.submit(create(name))
+    assert not node.image.topics
     await node.controller.stop()
 
 
