@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import TopicPartition
@@ -54,13 +53,6 @@ under_both_policies = pytest.mark.parametrize("broker", ["fsync", "os"], indirec
 def batch(number: int) -> bytes:
     """One that retention leaves alone."""
     return Batch([(b"%d" % number, VALUE)], base_timestamp_ms=time.time_ns() // 10**6).encode()
-
-
-def alter(topics: Topics, topic: str, key: str, value: str) -> None:
-    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    for future in topics.admin.incremental_alter_configs([resource]).values():
-        future.result(20)
 
 
 def create_until_full(topics: Topics) -> tuple[list[str], KafkaError]:
@@ -113,14 +105,13 @@ def test_housekeeping_goes_on_after_the_disk_was_full(
     broker: HeadraceProcess, disk: SmallDisk
 ) -> None:
     """Retention is what makes room by itself: it must survive the want of room."""
-    topics = Topics(broker.bootstrap_servers)
-    topics.create("t", 1, {"internal.segment.bytes": "100000"})
+    Topics(broker.bootstrap_servers).create("t", 1, {"internal.segment.bytes": "100000"})
     with Wire(broker.port) as wire:
         acknowledged = produce_until_full(wire, "t")
         disk.fill()
         wait_until(lambda: "No space left" in broker.log_path.read_text(), "no failed checkpoint")
         disk.free()
-        alter(topics, "t", "retention.bytes", "200000")
+        wire.alter("t", {"retention.bytes": "200000"})
         wait_until(lambda: wire.offset("t", EARLIEST) > 0, "no retention")
         wait_until(lambda: disk.free_bytes() > DISK_BYTES // 2, "no room")
         assert wire.produce("t", batch(0)).base_offset == acknowledged

@@ -17,6 +17,12 @@ from headrace.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from headrace.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from headrace.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -117,14 +123,19 @@ class Wire:
         acks: int = -1,
         version: int = 9,
     ) -> PartitionProduceResponse:
-        data = PartitionProduceData(index=partition, records=records)
+        return self.produce_all(topic, {partition: records}, acks=acks, version=version)[0]
+
+    def produce_all(
+        self, topic: str, records: dict[int, bytes], *, acks: int = -1, version: int = 9
+    ) -> list[PartitionProduceResponse]:
+        """One request for several partitions."""
+        data = [PartitionProduceData(index=each, records=records[each]) for each in records]
         request = ProduceRequest(
             acks=acks,
             timeout_ms=TIMEOUT_SECONDS * 1000,
-            topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+            topic_data=[TopicProduceData(name=topic, partition_data=data)],
         )
-        answer = self.call(request, version, ProduceResponse)
-        return answer.responses[0].partition_responses[0]
+        return self.call(request, version, ProduceResponse).responses[0].partition_responses
 
     def fetch(
         self, topic: str, offset: int, *, partition: int = 0, max_bytes: int = 1 << 20
@@ -160,6 +171,16 @@ class Wire:
         )
         found = self.call(request, 4, OffsetForLeaderEpochResponse).topics[0].partitions[0]
         return found.leader_epoch, found.end_offset
+
+    def alter(self, topic: str, changes: dict[str, str]) -> None:
+        """Set configs of a topic."""
+        configs = [
+            AlterableConfig(name=name, config_operation=0, value=changes[name]) for name in changes
+        ]
+        resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=configs)
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        answer = self.call(request, 1, IncrementalAlterConfigsResponse).responses[0]
+        assert answer.error_code == ErrorCode.NONE, answer
 
     def producer_id(self) -> int:
         request = InitProducerIdRequest(transaction_timeout_ms=1000)
