@@ -186,12 +186,12 @@ class Wire:
         request = InitProducerIdRequest(transaction_timeout_ms=1000)
         return self.call(request, 4, InitProducerIdResponse).producer_id
 
-    def records(self, topic: str, offset: int | None = None) -> list[Found]:
+    def records(self, topic: str, offset: int | None = None, *, partition: int = 0) -> list[Found]:
         """Every record from `offset` (or the start) to the end."""
-        at = self.offset(topic, EARLIEST) if offset is None else offset
+        at = self.offset(topic, EARLIEST, partition=partition) if offset is None else offset
         found: list[Found] = []
         while True:
-            answer = self.fetch(topic, at)
+            answer = self.fetch(topic, at, partition=partition)
             assert answer.error_code == ErrorCode.NONE, ErrorCode(answer.error_code)
             if not answer.records:
                 return found
