@@ -40,13 +40,12 @@ class Waiting(Protocol):
 class Answer:
     """A place in the queue of answers; `parts` is None until the answer is known."""
 
-    __slots__ = ("parts",)
+    __slots__ = ("held_bytes", "parts")
 
     def __init__(self) -> None:
         self.parts: Sequence[Buffer] | None = None
-
-
-NO_ANSWER: Sequence[Buffer] = ()
+        # Counted while a complete answer waits for another before it.
+        self.held_bytes = 0
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -65,9 +64,11 @@ class Connection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._frames_waiting = False
         # Of answers that are complete but have to wait for others before them.
-        self._unsent_bytes = 0
+        self._held_bytes = 0
         # Answers that wait for something else than the client; they are told when it is gone.
         self.waiting: dict[Waiting, None] = {}
+        # Set by every request, taken by the listener when it looks for silent connections.
+        self.talked = True
         self.last_activity = 0.0
         self.closed = False
 
@@ -106,7 +107,7 @@ class Connection(asyncio.BufferedProtocol):
             logger.debug("connection lost: client=%s error=%s", self.client_host, exc)
         self.closed = True
         self._answers.clear()
-        self._unsent_bytes = 0
+        self._held_bytes = 0
         for waiting in tuple(self.waiting):
             waiting.cancel()
         self.listener.forget(self)
@@ -146,8 +147,13 @@ class Connection(asyncio.BufferedProtocol):
         While frames are being served the answers collect and leave together at the end.
         """
         answer.parts = parts
-        self._unsent_bytes += sum(map(len, parts))
-        if not self._in_frames and self._answers and self._answers[0] is answer:
+        answers = self._answers
+        if not answers:
+            return  # the client is gone
+        if answers[0] is not answer:
+            answer.held_bytes = sum(map(len, parts))
+            self._held_bytes += answer.held_bytes
+        elif not self._in_frames:
             self._send_ready()
 
     def release_memory(self) -> None:
@@ -155,14 +161,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve(self) -> None:
         """Start every whole frame that has arrived, as far as the bounds allow."""
-        self.last_activity = self.listener.now()
+        self.talked = True
         self._in_frames = True
         try:
             for frame in self._received.frames():
                 self._dispatcher.dispatch(self, frame)
-                if self._unsent_bytes >= UNSENT_BYTES_MAX:
-                    self._send_ready()
-                if self.closed or self._is_crowded():
+                if self.closed:
+                    break
+                # With nothing held up there is nothing to bound.
+                if len(self._answers) > 1 and self._must_wait():
                     self._frames_waiting = True
                     break
         except HeadraceError as error:
@@ -185,18 +192,19 @@ class Connection(asyncio.BufferedProtocol):
         answers = self._answers
         out: list[Buffer] = []
         while answers:
-            parts = answers[0].parts
-            if parts is None:
+            answer = answers[0]
+            if answer.parts is None:
                 break
-            out.extend(parts)
+            out.extend(answer.parts)
+            self._held_bytes -= answer.held_bytes
             answers.popleft()
-        self._unsent_bytes -= sum(map(len, out))
         if out and self._transport is not None and not self.closed:
             if len(out) == 1:
                 self._transport.write(out[0])
             else:
                 self._transport.writelines(out)
-        self.regulate_reading()
+        if answers or self._reading_paused or self._reader_is_slow or self._frames_waiting:
+            self.regulate_reading()
 
     def regulate_reading(self) -> None:
         """Stop or go on reading, as the bounds say."""
@@ -214,12 +222,17 @@ class Connection(asyncio.BufferedProtocol):
             self._frames_waiting = False
             asyncio.get_running_loop().call_soon(self._serve_after_pause)
 
+    def _must_wait(self) -> bool:
+        if self._held_bytes >= UNSENT_BYTES_MAX:
+            self._send_ready()
+        return self._is_crowded()
+
     def _is_crowded(self) -> bool:
         return (
             self._reader_is_slow
             or len(self._answers) >= UNANSWERED_MAX
             or len(self.waiting) >= WAITING_MAX
-            or self._unsent_bytes >= UNSENT_BYTES_MAX
+            or self._held_bytes >= UNSENT_BYTES_MAX
             or not self.listener.is_open
         )
 

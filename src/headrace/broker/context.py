@@ -1,14 +1,16 @@
 """What a handler sees of the world: the services, who asks, and how to answer."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.core.errors import ApiError, ErrorCode
+from headrace.core.files import Buffer
+from headrace.protocol.frames import encode_response_parts
 from headrace.security.authorizer import Action, Authorizer, Operation, ResourceType
 
 if TYPE_CHECKING:
     from headrace.broker.auto_creation import AutoCreation
-    from headrace.broker.connection import Connection
+    from headrace.broker.connection import Answer, Connection
     from headrace.broker.fetch_sessions import FetchSessions
     from headrace.broker.producer_ids import ProducerIds
     from headrace.controller.controller import Controller
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from headrace.core.seams import Clock, Randomness
     from headrace.protocol.message import Message
     from headrace.replication.replicas import Replicas
+
+NO_ANSWER: Sequence[Buffer] = ()
 
 _DENIED = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -69,27 +73,35 @@ class Services:
 
 
 class RequestContext:
-    """One request: its header, its connection, and the way back."""
+    """One request: who sent it, in which version, and the way back."""
 
-    __slots__ = ("_reply", "api_version", "client_id", "connection", "services")
+    __slots__ = ("_answer", "_correlation_id", "_version", "api_version", "connection", "services")
 
     def __init__(
         self,
         services: Services,
         connection: "Connection",
         api_version: int,
-        client_id: str | None,
-        reply: Callable[["Message | None"], None],
+        correlation_id: int,
+        answer: "Answer",
+        version: int,
     ) -> None:
+        """`version` is that of the answer: another one only where the asked one is unknown."""
         self.services = services
         self.connection = connection
         self.api_version = api_version
-        self.client_id = client_id
-        self._reply = reply
+        self._correlation_id = correlation_id
+        self._answer = answer
+        self._version = version
 
     def reply(self, response: "Message | None") -> None:
-        """Answer from outside the handler, once; None means that no answer is owed."""
-        self._reply(response)
+        """Answer, once; None means that no answer is owed."""
+        parts: Sequence[Buffer] = (
+            NO_ANSWER
+            if response is None
+            else encode_response_parts(response, self._version, self._correlation_id)
+        )
+        self.connection.complete(self._answer, parts)
 
     def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return self.services.authorizer.allows(

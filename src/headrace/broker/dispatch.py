@@ -2,22 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.broker.context import RequestContext, Services
 from headrace.broker.routes import ROUTES, Handler, Route
 from headrace.core.errors import HeadraceError, MalformedMessage
 from headrace.protocol.api_keys import ApiKey
-from headrace.protocol.frames import decode_request_header, encode_response_parts
+from headrace.protocol.frames import decode_request_header
 from headrace.protocol.message import Message
 
 if TYPE_CHECKING:
     from headrace.broker.connection import Connection
 
 logger = logging.getLogger(__name__)
-
-NO_ANSWER = ()
 
 # Only record batches stay bytes. Everything else becomes objects, at up to fifty times the
 # size of the frame, so no frame made of them may be large.
@@ -44,34 +41,29 @@ class Dispatcher:
             if header.api_key != ApiKey.API_VERSIONS:
                 raise MalformedMessage(f"{route.api_key.name} v{version} is not supported")
             version = 0  # what every client can read; the handler sees `unsupported` below
-        answer = connection.answer_later()
-
-        def reply(response: Message | None) -> None:
-            parts = (
-                NO_ANSWER
-                if response is None
-                else encode_response_parts(response, version, header.correlation_id)
-            )
-            connection.complete(answer, parts)
-
         context = RequestContext(
-            self._services, connection, header.api_version, header.client_id, reply
+            self._services,
+            connection,
+            header.api_version,
+            header.correlation_id,
+            connection.answer_later(),
+            version,
         )
+        request: Message
         if version != header.api_version:
             request = handler.request_class()
         else:
-            # What is left over is the client's affair: librdkafka sends stray bytes, Kafka
-            # ignores them.
+            # Like Kafka, deaf to bytes behind the request: librdkafka sends some.
             request, _ = handler.request_class.decode_from(frame, version, header.body_position)
         if handler.is_async:
-            self._start(context, handler, request, reply)
+            self._start(context, handler, request)
             return
         try:
             response = handler.call(context, request)
         except HeadraceError as error:
             response = _refusal(handler, request, error)
         if response is not None:
-            reply(response)  # type: ignore[arg-type]  # only async handlers return awaitables
+            context.reply(response)  # type: ignore[arg-type]  # only async handlers return awaitables
 
     def _load(self, api_key: int) -> tuple[Route, Handler]:
         route = ROUTES.get(api_key)
@@ -80,19 +72,13 @@ class Dispatcher:
         self._handlers[api_key] = loaded = (route, route.load())
         return loaded
 
-    def _start(
-        self,
-        context: RequestContext,
-        handler: Handler,
-        request: Message,
-        reply: Callable[[Message | None], None],
-    ) -> None:
+    def _start(self, context: RequestContext, handler: Handler, request: Message) -> None:
         async def run() -> None:
             try:
                 response = await handler.call(context, request)  # type: ignore[misc]  # is_async
             except HeadraceError as error:
                 response = _refusal(handler, request, error)
-            reply(response)
+            context.reply(response)
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)

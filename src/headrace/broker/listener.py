@@ -74,7 +74,6 @@ class Listener:
                 broken_limit,
             )
             return False
-        connection.last_activity = self.now()
         self.connections[connection] = None
         return True
 
@@ -89,6 +88,9 @@ class Listener:
             await asyncio.sleep(every_seconds)
             now = self.now()
             for connection in list(self.connections):
+                if connection.talked:
+                    connection.talked = False
+                    connection.last_activity = now
                 silent = now - connection.last_activity
                 if silent > every_seconds:
                     connection.release_memory()

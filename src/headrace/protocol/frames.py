@@ -27,6 +27,8 @@ _TAGGED_RESPONSE_FROM: Final = {
     key: version for key, version in FLEXIBLE_FROM.items() if key != ApiKey.API_VERSIONS
 }
 
+_new_tuple = tuple.__new__
+
 M = TypeVar("M", bound=Message)
 
 
@@ -59,7 +61,8 @@ def decode_request_header(buffer: Buffer) -> RequestHeader:
                 position = skip_tagged_fields(buffer, position, count)
     except (StructError, IndexError, ValueError) as error:
         raise MalformedMessage(f"request header: {error}") from None
-    return RequestHeader(api_key, version, correlation_id, client_id, position)
+    # tuple.__new__ skips the keyword handling of the named tuple's own constructor.
+    return _new_tuple(RequestHeader, (api_key, version, correlation_id, client_id, position))
 
 
 def encode_request_parts(

@@ -258,6 +258,7 @@ async def test_a_silent_client_that_reads_nothing_is_cut_off() -> None:
     transport.unread_bytes = 1
     task = asyncio.create_task(door.listener.close_idle(every_seconds=0))
     await asyncio.sleep(0)
+    await asyncio.sleep(0)
     now = 61.0
     await asyncio.sleep(0)
     await asyncio.sleep(0)
