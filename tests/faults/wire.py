@@ -10,6 +10,11 @@ from headrace.core.errors import ErrorCode
 from headrace.protocol.api_keys import response_class
 from headrace.protocol.frames import decode_response, encode_request
 from headrace.protocol.message import Message
+from headrace.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from headrace.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -171,6 +176,18 @@ class Wire:
         )
         found = self.call(request, 4, OffsetForLeaderEpochResponse).topics[0].partitions[0]
         return found.leader_epoch, found.end_offset
+
+    def create(self, topic: str) -> ErrorCode:
+        """Create a topic; what was said to that."""
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+                )
+            ],
+            timeout_ms=TIMEOUT_SECONDS * 1000,
+        )
+        return ErrorCode(self.call(request, 7, CreateTopicsResponse).topics[0].error_code)
 
     def alter(self, topic: str, changes: dict[str, str]) -> None:
         """Set configs of a topic."""
