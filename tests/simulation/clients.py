@@ -122,6 +122,16 @@ class ClientHost:
                 positions[partition] = records[-1].offset + 1
         await client.close()
 
+    async def prove_alive(self, partitions: int) -> None:
+        """Once nothing goes wrong any more, a new client is served without delay."""
+        settings = ProducerSettings(acks="all", delivery_timeout_ms=10_000)
+        async with self.client("alive") as client, client.producer(settings) as producer:
+            for number in range(partitions):
+                value = b"alive-%d" % number
+                send = self.history.begin_send("alive", TopicPartition(TOPIC, number), value)
+                metadata = await producer.send_and_wait(TOPIC, value, partition=number)
+                self.history.acked(send, metadata.offset)
+
     async def scan(self, partitions: int) -> None:
         """Read every partition from start to end into the history."""
         client = self.client("scan")

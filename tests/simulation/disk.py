@@ -61,7 +61,7 @@ class Faults:
 
     rules: list[Fault] = field(default_factory=list)
     capacity_bytes: int = 1 << 40
-    lies_about_sync: bool = False
+    lies_below: str | None = None  # syncs of paths that begin so do nothing
     skipped_sync_sites: set[str] = field(default_factory=set)
 
     def check(self, kind: str, path: str) -> None:
@@ -116,7 +116,7 @@ class SimulatedFile:
             raise
         # What others append while the sync goes on is not covered by it.
         covered = inode.changes_ever()
-        honest = self._disk.sync_is_honest()
+        honest = self._disk.sync_is_honest(self.path)
         self._disk.pause_point()
         self._disk.require_alive()
         if honest:
@@ -302,7 +302,7 @@ class SimulatedFileSystem:
     def sync_directory(self, path: str) -> None:
         self.faults.check("sync_directory", path)
         directory = self._directory(path)
-        honest = self.sync_is_honest()
+        honest = self.sync_is_honest(path)
         self.pause_point()
         self.require_alive()
         if honest:
@@ -336,11 +336,11 @@ class SimulatedFileSystem:
         self.operations.append(operation)
         self.observer(operation)
 
-    def sync_is_honest(self) -> bool:
-        return not (
-            self.faults.lies_about_sync
-            or (self.faults.skipped_sync_sites and _calls_through(self.faults.skipped_sync_sites))
-        )
+    def sync_is_honest(self, path: str) -> bool:
+        faults = self.faults
+        if faults.lies_below is not None and path.startswith(faults.lies_below):
+            return False
+        return not (faults.skipped_sync_sites and _calls_through(faults.skipped_sync_sites))
 
     def require_space(self, size: int, path: str) -> None:
         if self.faults.capacity_bytes < 1 << 40 and size > self.space("/")[1]:

@@ -34,7 +34,7 @@ class Machine:
         self.clock = SimulatedClock(loop)
         self.random = random
         self.disk = disk or new_disk(self.clock.now_ms)
-        self.sync_seconds_max = 0.01
+        self._sync_seconds_max = 0.01
         self.node: Node | None = None
         self._loop = loop
         self._network = network
@@ -50,13 +50,19 @@ class Machine:
     def is_up(self) -> bool:
         return self.node is not None
 
+    def take_for_a_sync(self, seconds_max: float) -> None:
+        """From now on every sync takes up to that long."""
+        self._sync_seconds_max = seconds_max
+        if self._executor is not None:
+            self._executor.delay_seconds_max = seconds_max
+
     async def start(self) -> bool:
         """Start the broker; False if it crashed before it was up."""
         assert self._process is None
         self.starts += 1
         process = self._process = Process(f"broker-{self.starts}")
         self._crashed = self._loop.create_future()
-        executor = LockstepExecutor(self._loop, self.random, self.disk, self.sync_seconds_max)
+        executor = LockstepExecutor(self._loop, self.random, self.disk, self._sync_seconds_max)
         self._executor = executor
         starting = self._loop.start(process, self._serve(executor))
         await _first_of(starting, self._crashed)

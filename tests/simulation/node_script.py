@@ -75,7 +75,7 @@ class Stage:
         network = SimulatedNetwork(self.loop, random, Conditions(delay_seconds_max=0.0001))
         settings = {"auto.create.topics.enable": "false"}
         self.machine = Machine(self.loop, network, random, settings=settings, disk=disk)
-        self.machine.sync_seconds_max = 0.001
+        self.machine.take_for_a_sync(0.001)
         self.host = ClientHost(self.loop, random, History())
 
     def close(self) -> None:

@@ -17,12 +17,13 @@ from headrace.client import NewTopic, ProducerSettings
 from tests.simulation.clients import TOPIC, VALUE_BYTES_MAX, ClientHost
 from tests.simulation.inodes import Seeded
 from tests.simulation.loop import VirtualLoop
-from tests.simulation.machine import Machine
+from tests.simulation.machine import DATA_DIRECTORY, Machine
 from tests.simulation.network import Conditions, SimulatedNetwork
 from tests.simulation.processes import Process
 from tests.support.history import History
 
 IDEMPOTENT = ProducerSettings(acks="all", linger_ms=5, delivery_timeout_ms=20_000)
+IMPATIENT = ProducerSettings(acks="all", linger_ms=5, delivery_timeout_ms=700)
 LEADER_ONLY = ProducerSettings(acks=1, linger_ms=5, delivery_timeout_ms=20_000, in_flight_max=1)
 PLAIN = ProducerSettings(acks="all", idempotence=False, delivery_timeout_ms=20_000, in_flight_max=1)
 
@@ -38,7 +39,7 @@ class Storm:
     clean_restarts: bool = True
     slow_disk: bool = True
     full_disk: bool = True
-    lying_disk: bool = False
+    lying_disk: bool = False  # about the topic's data, so that the topic itself survives
 
 
 class World:
@@ -69,7 +70,8 @@ class World:
                 "message.max.bytes": str(VALUE_BYTES_MAX + 100_000),
             },
         )
-        self.machine.disk.faults.lies_about_sync = self.storm.lying_disk
+        if self.storm.lying_disk:
+            self.machine.disk.faults.lies_below = f"{DATA_DIRECTORY}/{TOPIC}-"
         self.clients = ClientHost(self.loop, self.random, self.history)
         self.events: list[str] = []
 
@@ -93,6 +95,7 @@ class World:
             for name, settings in (
                 ("idempotent-1", IDEMPOTENT),
                 ("idempotent-2", IDEMPOTENT),
+                ("impatient", IMPATIENT),
                 ("leader-only", LEADER_ONLY),
                 ("plain", PLAIN),
             )
@@ -104,6 +107,7 @@ class World:
         nemesis = asyncio.get_running_loop().create_task(self._storm(end))
         await nemesis
         await self._heal()
+        await self._in_process("alive", self.clients.prove_alive(self.partitions))
         for task in work:
             await task
         await self._in_process("scan", self.clients.scan(self.partitions))
@@ -171,7 +175,7 @@ class World:
             await self._restart()
 
     async def _slow_down(self) -> None:
-        self.machine.sync_seconds_max = self.random.choice((0.001, 0.01, 0.3))
+        self.machine.take_for_a_sync(self.random.choice((0.001, 0.01, 0.2)))
 
     async def _fill_disk(self) -> None:
         faults = self.machine.disk.faults
@@ -183,7 +187,7 @@ class World:
     async def _heal(self) -> None:
         """Nothing goes wrong from here on."""
         self.machine.disk.observer = lambda _operation: None
-        self.machine.sync_seconds_max = 0.001
+        self.machine.take_for_a_sync(0.001)
         if not self.machine.is_up:
             await self._restart()
         self._tell("healed")
