@@ -7,6 +7,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -185,17 +186,23 @@ def is_served(port: int) -> bool:
     return False
 
 
+def claimed_bytes(pid: int) -> int:
+    """What the process has asked the system for, whether it has touched it or not."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData"))
+
+
 def test_a_length_alone_claims_no_memory(tmp_path_factory: pytest.TempPathFactory) -> None:
     process = HeadraceProcess(tmp_path_factory.mktemp("claims") / "data")
     process.start()
     try:
-        before = process.memory().total
+        before = claimed_bytes(process.pid)
         claims = [Wire(process.port) for _ in range(100)]
         for each in claims:
             each.socket.sendall(struct.pack(">i", 100 << 20) + bytes(100))
         with Wire(process.port) as wire:
             assert wire.producer_id() >= 0
-        assert process.memory().total - before < 30 << 20
+        assert claimed_bytes(process.pid) - before < 500 << 20
         for each in claims:
             each.socket.close()
     finally:
