@@ -10,6 +10,7 @@ finish.
 """
 
 import logging
+from itertools import takewhile
 
 from headrace.core.errors import OffsetOutOfRange, StorageError
 from headrace.core.ids import LeaderEpoch, Offset
@@ -86,22 +87,32 @@ class ShapedLog(DurableLog):
         """Delete what may go; return a line for each segment deleted."""
         with self._shaping:
             try:
+                with self._lock:
+                    # Here, since it may have to make anew an index that appends add to.
+                    _ = self._segments.active.max_timestamp
+                    segments = self._segments.all
+                    ends = {segment: segment.next_offset for segment in segments}
                 expired = expired_segments(
-                    self._segments.all,
+                    segments,
                     self.config,
                     now_ms=now_ms,
                     log_start=self.log_start_offset,
                     high_watermark=high_watermark,
                 )
-                if not expired:
-                    return []
-                self._delete_oldest([segment for segment, _ in expired], now_ms)
+                deleted = self._delete_oldest(
+                    [(segment, ends[segment]) for segment, _ in expired], now_ms
+                )
             except OSError as error:
                 raise StorageError(f"cannot delete from {self.directory}: {error}") from error
-        return [f"{segment.path()}: {reason}" for segment, reason in expired]
+        return [f"{segment.path()}: {reason}" for segment, reason in expired[:deleted]]
 
-    def _delete_oldest(self, segments: list[Segment], now_ms: int) -> None:
+    def _delete_oldest(self, expired: list[tuple[Segment, Offset]], now_ms: int) -> int:
+        """Delete the segments that still end where they did when they were judged."""
         with self._lock:
+            unchanged = takewhile(lambda judged: judged[0].next_offset == judged[1], expired)
+            segments = [segment for segment, _ in unchanged]
+            if not segments:
+                return 0
             self._require_health()
             if len(segments) == len(self._segments):
                 self._roll()
@@ -128,6 +139,7 @@ class ShapedLog(DurableLog):
             self._history.forget_before(following)
             self.flushed_offset = max(self.flushed_offset, following)
             self._load_epochs().truncate_start(self.log_start_offset)
+        return len(segments)
 
     def remove_deleted(self, now_ms: int) -> int:
         """Remove the files of segments deleted long enough ago; return how many segments."""

@@ -1,8 +1,15 @@
 """What may be deleted at the old end of a log."""
 
+from typing import Any
+
+import pytest
+
 from headrace.core.ids import Offset
+from headrace.log import shaped_log
 from headrace.log.config import LogConfig
 from headrace.log.partition_log import PartitionLog
+from headrace.log.retention import expired_segments
+from headrace.log.segment import Segment
 from tests.support.logs import (
     ORDERS,
     START_MS,
@@ -133,3 +140,22 @@ def test_a_log_that_ends_below_its_start_begins_anew_there() -> None:
     log.close()
     again = open_log(log.files, clean=True, log_start_offset=8)
     assert (again.log_start_offset, again.log_end_offset) == (8, 8)
+
+
+@pytest.mark.parametrize("fresh", [1, 3])
+def test_a_segment_written_to_since_it_was_judged_stays(
+    monkeypatch: pytest.MonkeyPatch, fresh: int
+) -> None:
+    """Retention decides in a worker while the event loop appends, and maybe rolls."""
+    log = filled(retention_ms=100)
+
+    def judge_and_be_late(*args: Any, **kwargs: Any) -> list[tuple[Segment, str]]:
+        expired = expired_segments(*args, **kwargs)
+        assert len(expired) == 4
+        for _ in range(fresh):
+            append(log, batch(timestamps=[START_MS + 150], value=b"x" * 25))
+        return expired
+
+    monkeypatch.setattr(shaped_log, "expired_segments", judge_and_be_late)
+    assert len(log.apply_retention(START_MS + DAY_MS, Offset(10))) == 3
+    assert [header.base_offset for header in read_all(log)] == list(range(9, 10 + fresh))
