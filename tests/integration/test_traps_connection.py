@@ -37,6 +37,7 @@ from headrace.protocol.messages.metadata import (
 from headrace.protocol.messages.produce import ProduceResponse
 from tests.differential.peer import Peer
 from tests.differential.scripts import fetch_request, produce_request
+from tests.integration.conftest import BrokerMaker
 from tests.support.batches import Batch
 from tests.support.brokers import HOST, BrokerProcess
 
@@ -196,6 +197,24 @@ def test_trap_11_metadata_names_the_cluster_the_controller_and_a_reachable_addre
     assert found.cluster_id
     assert found.controller_id in {each.node_id for each in found.brokers}
     assert [(each.host, each.port) for each in found.brokers] == [(HOST, broker.port)]
+
+
+def test_trap_11_the_very_first_answer_names_the_broker(make_broker: BrokerMaker) -> None:
+    """librdkafka does not ask again for minutes when it is told of no broker at all."""
+    for _ in range(3):
+        broker = make_broker({})
+        broker.launch()
+        early = Peer(broker)
+        answer = None
+        while answer is None:
+            try:
+                frame = encode_request(MetadataRequest(topics=[]), 12, 1, "trap")
+                answer = early.ask_frame(frame)
+            except OSError:
+                assert broker.running
+        early.disconnect()
+        found = decode_response(MetadataResponse, answer, 12)[1]
+        assert [each.port for each in found.brokers] == [broker.port]
 
 
 def test_trap_11_empty_and_null_mean_different_things_by_version(peer: Peer) -> None:
