@@ -19,7 +19,6 @@ from tests.simulation.inodes import (
     Torn,
 )
 from tests.simulation.node_script import NodeCrashPoint, NodeScript
-from tests.simulation.sync_sites import all_sync_sites
 
 OTHER_FATES: tuple[Survival | None, ...] = (
     None,
@@ -63,13 +62,14 @@ def test_a_crash_of_any_other_kind_breaks_no_promise() -> None:
     assert found == []
 
 
-def test_a_broker_that_does_not_sync_its_metadata_is_found_out() -> None:
-    """The same enumeration over a broker whose log never reaches the disk."""
-    site = next(s for s in all_sync_sites() if str(s).endswith(" sync self.file.sync()"))
-    script = NodeScript(site.places)
+@pytest.mark.parametrize("below", ["/data/__cluster_metadata-0", "/data/u-0"])
+def test_a_disk_that_does_not_sync_is_found_out(below: str) -> None:
+    """Topics or records vanish; at the latest with the power cut within the script itself."""
+    script = NodeScript()
+    script.stage.machine.disk.faults.lies_below = below
     try:
         script.run()
         found = [line for p in script.points[-20:] for line in p.problems_after(LOSE_EVERYTHING)]
-    except Exception as error:  # the power cut within the script was enough
+    except Exception as error:
         found = [str(error)]
     assert found
