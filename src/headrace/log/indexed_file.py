@@ -100,15 +100,28 @@ class IndexedFile:
 
     def create_file(self, reserve_bytes: int = 0) -> None:
         """Create the data file, with disk space set aside where the file system can do that;
-        leftovers of an earlier segment of this name go."""
-        self._file = self.files.open(self.path(), create=True)
-        if self._file.size():
-            self._file.truncate(0)
-        if reserve_bytes and isinstance(self._file, ReservesSpace):
-            self._file.reserve(reserve_bytes)
-        for suffix in (INDEX, TIME_INDEX):
-            if self.files.exists(self.path(suffix)):
-                self.files.remove(self.path(suffix))
+        leftovers of an earlier segment of this name go.
+
+        If that fails there is no file: an empty one would pass for the log's end at a restart.
+        """
+        file = self.files.open(self.path(), create=True)
+        try:
+            if file.size():
+                file.truncate(0)
+            for suffix in (INDEX, TIME_INDEX):
+                if self.files.exists(self.path(suffix)):
+                    self.files.remove(self.path(suffix))
+        except OSError:
+            file.close()
+            self.files.remove(self.path())
+            raise
+        self._file = file
+        if reserve_bytes and isinstance(file, ReservesSpace):
+            try:
+                file.reserve(reserve_bytes)
+            except OSError as error:
+                # Batches that fit into what is left are still welcome.
+                logger.warning("no space set aside: segment=%s reason=%s", self.path(), error)
 
     @property
     def offsets(self) -> SparseIndex:

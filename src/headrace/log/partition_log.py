@@ -234,8 +234,9 @@ class PartitionLog(ShapedLog):
             self._created = self._unsynced_directory = True
         if segment.size == 0 and last_offset - segment.base_offset < 2**31:
             if not segment.exists:
-                segment.create_file(self._reserve_bytes)
+                # First, since the name may be there whatever comes of the rest.
                 self._unsynced_names = True
+                segment.create_file(self._reserve_bytes)
             return segment
         return self._roll()
 

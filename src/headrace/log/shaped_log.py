@@ -21,7 +21,7 @@ from headrace.log.compaction.swap import commit_swap, finish_swap
 from headrace.log.config import LogConfig
 from headrace.log.durable_log import DurableLog
 from headrace.log.epochs import Entry, EpochCache
-from headrace.log.names import DELETED
+from headrace.log.names import DELETED, LOG, offset_name
 from headrace.log.producer_state import ProducerStates
 from headrace.log.recovery import add_epochs
 from headrace.log.retention import expired_segments
@@ -60,14 +60,19 @@ class ShapedLog(DurableLog):
 
     def _roll(self) -> Segment:
         """Begin a new segment at the log's end; its name is synced by the next flush."""
-        old = self._segments.active
-        now_ms = self._clock.now_ms()
-        segment = self._segments.roll(self.log_end_offset, now_ms, self._reserve_bytes)
-        if self.config.preallocate:
-            old.release_space()
+        old, base_offset = self._segments.active, self.log_end_offset
+        self._unsynced_names = True
+        try:
+            segment = self._segments.roll(base_offset, self._clock.now_ms(), self._reserve_bytes)
+        except OSError as error:
+            if self.files.exists(f"{self.directory}/{offset_name(base_offset, LOG)}"):
+                # At a restart that name would end the old segment, whatever is in it by then.
+                self._failure = StorageError(f"cannot roll {self.directory}: {error}")
+            raise
         self._roll_limit_ms = roll_limit_ms(self.config, segment)
         self._unsynced_indexes = (*self._unsynced_indexes, old)
-        self._unsynced_names = True
+        if self.config.preallocate:
+            old.release_space()
         # A later truncation goes back to this state instead of the log's beginning.
         self._history.snapshot(self.log_end_offset)
         return segment

@@ -156,6 +156,63 @@ def test_a_disk_that_is_full_when_a_segment_rolls_refuses_that_append() -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 3]
 
 
+def test_a_roll_that_fails_half_way_leaves_no_file_that_would_end_the_log() -> None:
+    disk = simulated_disk()
+    config = LogConfig(segment_bytes=1000)
+    log = log_on(disk, config)
+    fill(log, 3)
+    disk.write_file("/data/orders-0/00000000000000000003.index", b"left over")
+    disk.faults.rules = [Fault("remove", errno.EIO, ".index")]
+    with pytest.raises(StorageError):
+        fill(log, 1, size=900)
+    disk.faults.rules = []
+    fill(log, 2)
+    assert log.flush() == 5
+    assert open_log(disk.after_kill(), config, recovery_point=5).log_end_offset == 5
+
+
+def test_a_roll_that_cannot_take_its_file_back_stops_the_log() -> None:
+    disk = simulated_disk()
+    log = log_on(disk, LogConfig(segment_bytes=1000))
+    fill(log, 3)
+    disk.write_file("/data/orders-0/00000000000000000003.index", b"left over")
+    disk.faults.rules = [Fault("remove", errno.EIO)]
+    with pytest.raises(StorageError):
+        fill(log, 1, size=900)
+    disk.faults.rules = []
+    with pytest.raises(StorageError):
+        fill(log, 1)
+    assert log.read(Offset(0), 10**6, Offset(3))
+
+
+def test_a_first_file_that_is_made_at_the_second_try_is_synced_with_its_name() -> None:
+    disk = simulated_disk()
+    log = log_on(disk)
+    disk.make_directory("/data/orders-0")
+    disk.write_file("/data/orders-0/00000000000000000000.index", b"left over")
+    disk.faults.rules = [Fault("remove", errno.EIO, times=1)]
+    with pytest.raises(StorageError):
+        fill(log, 1)
+    fill(log, 1)
+    since = len(disk.operations)
+    log.flush()
+    assert "/data/orders-0" in syncs(disk, since)
+
+
+def test_a_new_segment_is_synced_with_its_name_though_the_old_one_kept_its_space() -> None:
+    disk = simulated_disk()
+    log = log_on(disk, LogConfig(segment_bytes=350, preallocate=True))
+    fill(log, 3)
+    log.flush()
+    disk.faults.rules = [Fault("truncate", errno.EIO, ".log", times=1)]
+    with pytest.raises(StorageError):
+        fill(log, 1)
+    fill(log, 1)
+    since = len(disk.operations)
+    log.flush()
+    assert syncs(disk, since) == ["/data/orders-0/00000000000000000003.log", "/data/orders-0"]
+
+
 def test_a_read_error_is_a_storage_error() -> None:
     disk = simulated_disk()
     log = log_on(disk)

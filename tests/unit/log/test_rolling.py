@@ -1,11 +1,13 @@
 """When a segment is full."""
 
+import errno
 import sys
 from pathlib import Path
 
 import pytest
 
 from headrace.core.ids import Offset
+from headrace.log import descriptor_io
 from headrace.log.config import LogConfig
 from headrace.log.partition_log import PartitionLog
 from headrace.log.real_files import RealFileSystem
@@ -131,6 +133,22 @@ def test_space_is_set_aside_for_a_segment_and_given_back_when_it_is_closed(tmp_p
         len(read_all(PartitionLog.open(RealFileSystem(), str(tmp_path / "t-0"), config, clock)))
         == 2
     )
+
+
+def test_appends_go_on_where_no_space_can_be_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int, _size: int) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(descriptor_io, "reserve", full)
+    config = LogConfig(segment_bytes=350, preallocate=True)
+    log = PartitionLog.open(RealFileSystem(), str(tmp_path / "t-0"), config, ToldClock())
+    fill(log, 4)
+    assert bases(log) == [0, 3]
+    log.flush()
+    again = PartitionLog.open(RealFileSystem(), str(tmp_path / "t-0"), config, ToldClock())
+    assert again.log_end_offset == 4
 
 
 def test_a_rolled_segment_stays_readable_up_to_its_last_offset() -> None:
