@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
+from headrace.broker.pacing import Pace
 from headrace.broker.receive_buffer import ReceiveBuffer
 from headrace.core.errors import HeadraceError
 from headrace.core.files import Buffer
@@ -63,10 +64,13 @@ class Connection(asyncio.BufferedProtocol):
         self._reader_is_slow = False
         self._reading_paused = False
         self._frames_waiting = False
+        # While a request is under way whose effect the next ones must see.
+        self._holding = False
         # Of answers that are complete but have to wait for others before them.
         self._held_bytes = 0
         # Answers that wait for something else than the client; they are told when it is gone.
         self.waiting: dict[Waiting, None] = {}
+        self.pace = Pace()
         # Set by every request, taken by the listener when it looks for silent connections.
         self.talked = True
         self.last_activity = 0.0
@@ -156,12 +160,27 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._in_frames:
             self._send_ready()
 
+    def hold(self) -> None:
+        """Start no further request until `go_on`.
+
+        Kafka serves the requests of one connection one after the other. Produce and fetch may
+        overlap here, since their effects come in order all the same; others have to wait.
+        """
+        self._holding = True
+
+    def go_on(self) -> None:
+        self._holding = False
+        self.regulate_reading()
+
     def release_memory(self) -> None:
         self._received.release_if_idle()
 
     def _serve(self) -> None:
         """Start every whole frame that has arrived, as far as the bounds allow."""
         self.talked = True
+        if self._holding:
+            self._frames_waiting = True
+            return
         self._in_frames = True
         try:
             for frame in self._received.frames():
@@ -169,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
                 if self.closed:
                     break
                 # With nothing held up there is nothing to bound.
-                if len(self._answers) > 1 and self._must_wait():
+                if self._holding or (len(self._answers) > 1 and self._must_wait()):
                     self._frames_waiting = True
                     break
         except HeadraceError as error:
@@ -229,7 +248,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _is_crowded(self) -> bool:
         return (
-            self._reader_is_slow
+            self._holding
+            or self._reader_is_slow
             or len(self._answers) >= UNANSWERED_MAX
             or len(self.waiting) >= WAITING_MAX
             or self._held_bytes >= UNSENT_BYTES_MAX

@@ -80,12 +80,14 @@ class Dispatcher:
                 response = _refusal(handler, request, error)
             context.reply(response)
 
+        context.connection.hold()
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._finished(done, context.connection))
 
     def _finished(self, task: asyncio.Task[None], connection: "Connection") -> None:
         self._tasks.discard(task)
+        connection.go_on()
         if task.cancelled():
             return
         error = task.exception()

@@ -3,7 +3,16 @@
 from pathlib import Path
 
 from headrace.protocol.frames import encode_request
-from headrace.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from headrace.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from headrace.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
 
@@ -19,3 +28,25 @@ async def test_bytes_behind_a_request_are_ignored(tmp_path: Path) -> None:
             client.send_bytes(frame)
             correlation_id, answer = await client.receive(MetadataResponse, 13)
     assert (correlation_id, answer.error_code) == (1, 0)
+
+
+async def test_a_request_sees_the_effect_of_the_one_before_it(tmp_path: Path) -> None:
+    # In one piece, as clients send that do not wait; the second alone would create the topic.
+    topic = CreatableTopic(
+        name="t", num_partitions=7, replication_factor=1, assignments=[], configs=[]
+    )
+    creation = CreateTopicsRequest(topics=[topic], timeout_ms=1000)
+    question = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    async with running_node(tmp_path) as node:
+        host, port = node.addresses["PLAINTEXT"]
+        async with RawClient(host, port) as client:
+            client.send_bytes(
+                encode_request(creation, 5, 1, "t")
+                + encode_request(question, 8, 2, "t")
+                + encode_request(question, 8, 3, "t")
+            )
+            _, created = await client.receive(CreateTopicsResponse, 5)
+            answers = [await client.receive(MetadataResponse, 8) for _ in range(2)]
+    assert created.topics[0].error_code == 0
+    assert [correlation_id for correlation_id, _ in answers] == [2, 3]
+    assert [len(answer.topics[0].partitions) for _, answer in answers] == [7, 7]

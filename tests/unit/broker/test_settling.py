@@ -91,3 +91,30 @@ async def test_what_was_acknowledged_can_be_deleted(client: RawClient, below: in
     assert isinstance(answer, DeleteRecordsResponse)
     [deleted] = answer.topics[0].partitions
     assert (deleted.error_code, deleted.low_watermark) == (0, 1)
+
+
+async def test_the_start_of_a_log_is_past_what_was_deleted_just_before(client: RawClient) -> None:
+    deletion = DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsTopic(
+                name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=1)]
+            )
+        ],
+        timeout_ms=1000,
+    )
+    earliest = ListOffsetsPartition(partition_index=0, timestamp=-2)
+    question = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[earliest])]
+    )
+    written = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+    await after_a_write(
+        client,
+        ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[written])]
+        ),
+        7,
+    )
+    client.send_bytes(encode_request(deletion, 1, 3, "t") + encode_request(question, 7, 4, "t"))
+    await client.receive(DeleteRecordsResponse, 1)
+    _, answer = await client.receive(ListOffsetsResponse, 7)
+    assert answer.topics[0].partitions[0].offset == 1

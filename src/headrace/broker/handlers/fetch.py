@@ -256,8 +256,13 @@ class WaitingFetch:
             visible = sum(partition.visible_bytes for partition in partitions)
         if visible - self._marks >= self._wanted_bytes or any(p.retired for p in partitions):
             self._scheduled = True
-            # After the produce that woke us has been answered.
-            asyncio.get_running_loop().call_soon(self._finish)
+            loop = asyncio.get_running_loop()
+            delay = self._ctx.connection.pace.delay(loop.time())
+            if delay:
+                loop.call_later(delay, self._finish)
+            else:
+                # After the produce that woke us has been answered.
+                loop.call_soon(self._finish)
 
     def cancel(self) -> None:
         """The client is gone."""
