@@ -177,6 +177,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve(self) -> None:
         """Start every whole frame that has arrived, as far as the bounds allow."""
+        if not self.listener.is_open:
+            # uvloop begins to read after `connection_made`, whatever was asked there.
+            self._frames_waiting = True
+            if self._transport is not None:
+                self._transport.pause_reading()
+            return
         self.talked = True
         if self._holding:
             self._frames_waiting = True

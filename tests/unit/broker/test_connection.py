@@ -204,10 +204,13 @@ def test_one_address_may_not_take_all_the_places() -> None:
 
 async def test_requests_wait_until_the_listener_is_open() -> None:
     door = Door(is_open=False)
-    _, transport = door.connect()
-    before = transport.reading
+    connection, transport = door.connect()
+    send(connection, b"early")  # uvloop reads even when told not to in `connection_made`
+    before = transport.reading, door.dispatcher.seen
     door.listener.open()
-    assert (before, transport.reading) == (False, True)
+    await asyncio.sleep(0)
+    assert (before, transport.reading) == ((False, 0), True)
+    assert transport.written == b"early"
 
 
 async def test_a_silent_connection_is_closed_after_the_idle_time() -> None:
