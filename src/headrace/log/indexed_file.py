@@ -24,6 +24,10 @@ from headrace.protocol.records.header import HEADER_SIZE, parse_header
 logger = logging.getLogger(__name__)
 
 NO_TIMESTAMP: Final = -1
+# What entries of the offset index are looked up by, and what finds the last one.
+OFFSET: Final = 0
+POSITION: Final = 1
+LAST: Final = 2**32
 
 
 @runtime_checkable
@@ -236,24 +240,28 @@ class IndexedFile:
     def _load_max_timestamp(self) -> int:
         last = self.times.last()
         if last is not None and self._time_index_reaches_the_end():
-            self._max_timestamp = last[0]
-            self._max_timestamp_offset = self.base_offset + last[1]
+            self._set_max_timestamp(last[0], self.base_offset + last[1])
+        elif self.size:
+            self.rebuild_indexes("the time index is missing or does not fit")
         else:
-            self._max_timestamp = NO_TIMESTAMP
-            if self.size:
-                self.rebuild_indexes("the time index is missing or does not fit")
-        return self._max_timestamp
+            self._set_max_timestamp(NO_TIMESTAMP, self.base_offset)
+        return NO_TIMESTAMP if self._max_timestamp is None else self._max_timestamp
+
+    def _set_max_timestamp(self, timestamp: int | None, offset: int) -> None:
+        # The offset first: whoever sees the timestamp takes both for known.
+        self._max_timestamp_offset = offset
+        self._max_timestamp = timestamp
 
     def _time_index_reaches_the_end(self) -> bool:
         """Whether the last time entry fits its batch and none of the last batches is later.
 
         Finds what was cut off in a file whose times grow, which is nearly every file.
         """
-        number = len(self.times) - 1
-        if self.times.is_torn() or not self._time_fits(number):
+        times = self.times
+        highest, relative = times.last() or (NO_TIMESTAMP, 0)
+        if times.is_torn() or not self._time_fits(highest, relative):
             return False
-        highest = self.times.entry(number)[0]
-        position = self.indexed_position(len(self.offsets) - 1)
+        position = self.indexed_position(LAST)
         try:
             tail = scan_headers(self.file, position, self.size)
             return all(header.max_timestamp <= highest for _, header in tail)
@@ -280,10 +288,9 @@ class IndexedFile:
             return False
         return header.last_offset == self.base_offset + relative
 
-    def _time_fits(self, number: int) -> bool:
-        """Whether time entry `number` tells the timestamp of a batch that ends at its offset."""
-        timestamp, relative = self.times.entry(number)
-        position = self.indexed_position(self.offsets.floor(relative))
+    def _time_fits(self, timestamp: int, relative: int) -> bool:
+        """Whether a time entry tells the timestamp of a batch that ends at its offset."""
+        position = self.indexed_position(relative)
         try:
             for _, header in scan_headers(self.file, position, self.size):
                 if header.last_offset >= self.base_offset + relative:
@@ -293,27 +300,34 @@ class IndexedFile:
             pass
         return False
 
-    def indexed_position(self, number: int) -> int:
-        """The position in offset entry `number`, checked against the batch it points to.
+    def indexed_position(self, value: int, column: int = OFFSET) -> int:
+        """Where a scan for `value` may begin: the position in the last offset entry not above it,
+        checked against the batch it points to.
 
-        If it is wrong the indexes are made anew; then the start of the file is a safe answer.
+        If that is wrong the indexes are made anew; then the start of the file is a safe answer.
         """
+        index = self.offsets
+        number = index.floor(value, column)
         if number < 0:
             return 0
-        relative, position = self.offsets.entry(number)
-        if self.fits(relative, position):
-            return position
-        self.rebuild_indexes(f"offset entry {number} points to no batch of its offset")
+        entry = index.entry(number)
+        if entry[column] <= value and self.fits(*entry):
+            return entry[1]
+        if index is self._offsets:  # not made anew by another thread since we looked
+            self.rebuild_indexes(f"offset entry {number} points to no batch of its offset")
         return 0
 
     def rebuild_indexes(self, reason: str, index_interval_bytes: int = 4096) -> None:
-        """Make both indexes anew from the data file."""
+        """Make both indexes anew from the data file.
+
+        Aside, and put in place when they are whole: others read here meanwhile.
+        """
         logger.warning("rebuilding indexes: segment=%s reason=%s", self.path(), reason)
-        end = self._end
-        self.forget_indexes()
+        fresh = IndexedFile(self.files, self.directory, self.base_offset)
+        fresh._offsets, fresh._times = self.offsets.emptied(), self.times.emptied()
         try:
-            for position, header in scan_headers(self.file, 0, end[1]):
-                self.account(
+            for position, header in scan_headers(self.file, 0, self.size):
+                fresh.account(
                     position,
                     header.size,
                     header.last_offset,
@@ -324,8 +338,12 @@ class IndexedFile:
             # It ends the index, not the segment: a torn tail that recovery has yet to cut, or
             # damage that the reader of that very batch will be told of.
             logger.warning("an index ends early: segment=%s reason=%s", self.path(), error)
-        self._end = end
-        self.persist_indexes(final=True)
+        fresh._index_max_timestamp()
+        self._offsets, self._times = fresh._offsets, fresh._times
+        self._unindexed_bytes = fresh._unindexed_bytes
+        self._set_max_timestamp(fresh._max_timestamp, fresh._max_timestamp_offset)
+        self.offsets.persist()
+        self.times.persist()
 
     def forget_indexes(self) -> None:
         """Empty both indexes, and what was derived from batches so far."""
@@ -371,12 +389,12 @@ class IndexedFile:
         if number >= 0 and offsets.grows() and times.grows():
             relative, position = offsets.entry(number)
             in_time = times.floor(relative, 1)
-            if in_time >= 0 and self.fits(relative, position) and self._time_fits(in_time):
+            time = times.entry(in_time) if in_time >= 0 else None
+            if time and self.fits(relative, position) and self._time_fits(*time):
                 # Entry `number` itself goes too: its batch is read again and is added anew.
                 offsets.truncate(number)
                 times.truncate(in_time + 1)
-                self._max_timestamp, last = times.entry(in_time)
-                self._max_timestamp_offset = self.base_offset + last
+                self._set_max_timestamp(time[0], self.base_offset + time[1])
                 # Whoever wrote them may have died before they were synced.
                 offsets.unsynced = times.unsynced = True
                 self._unindexed_bytes = MAX_INT32
@@ -388,7 +406,7 @@ class IndexedFile:
 
     def end_before(self, position: int) -> Offset:
         """The offset behind the last batch before `position`, a batch boundary."""
-        scan_from = self.indexed_position(self.offsets.floor(position - 1, 1))
+        scan_from = self.indexed_position(position - 1, POSITION)
         end = self.base_offset
         for _, header in scan_headers(self.file, scan_from, position):
             end = Offset(header.last_offset + 1)
@@ -396,7 +414,7 @@ class IndexedFile:
 
     def truncate(self, position: int) -> None:
         """Cut the data file at `position`, a batch boundary, and the indexes with it."""
-        scan_from = self.indexed_position(self.offsets.floor(position - 1, 1))
+        scan_from = self.indexed_position(position - 1, POSITION)
         next_offset = self.end_before(position)
         self._boundaries = None
         self._end = (next_offset, position)

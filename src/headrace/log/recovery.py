@@ -170,8 +170,7 @@ class _Recovery:
     def _epochs_fit(self, epochs: EpochCache, trusted: list[Segment]) -> bool:
         """Whether the table knows the epoch of the last batch before the recovery point."""
         for segment in reversed(trusted):
-            number = segment.offsets.floor(self.point - 1 - segment.base_offset)
-            position = segment.indexed_position(number)
+            position = segment.indexed_position(self.point - 1 - segment.base_offset)
             epoch = None
             try:
                 for _, header in scan_headers(segment.file, position, segment.file.size()):
@@ -293,8 +292,7 @@ def replay(states: ProducerStates, segments: Sequence[Segment], start: int, end:
         passed = segment.next_offset <= start and segment is not segments[-1]
         if passed or segment.base_offset >= end or segment.size == 0:
             continue
-        number = segment.offsets.floor(start - segment.base_offset)
-        position = segment.indexed_position(number)
+        position = segment.indexed_position(start - segment.base_offset)
         try:
             for _, header in scan_headers(segment.file, position, segment.file.size()):
                 if header.base_offset >= end:

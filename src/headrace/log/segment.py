@@ -11,7 +11,7 @@ from typing import Final
 from headrace.core.files import FileSystem
 from headrace.core.ids import NO_EPOCH, LeaderEpoch, Offset
 from headrace.log.batch_scan import scan_headers
-from headrace.log.indexed_file import IndexedFile
+from headrace.log.indexed_file import LAST, IndexedFile
 from headrace.protocol.records.header import HEADER_SIZE, LENGTH_OVERHEAD, parse_header
 
 # How many places readers may be remembered at; beyond that the oldest is forgotten.
@@ -43,7 +43,7 @@ class Segment(IndexedFile):
         """Position of the first batch that reaches `offset` or more; None if none does."""
         if offset >= self.next_offset:
             return None
-        position = self.indexed_position(self.offsets.floor(offset - self.base_offset))
+        position = self.indexed_position(offset - self.base_offset)
         for found, header in scan_headers(self.file, position, self.size):
             if header.last_offset >= offset:
                 return found
@@ -51,7 +51,7 @@ class Segment(IndexedFile):
 
     def last_epoch(self) -> LeaderEpoch:
         """Leader epoch of the last batch; -1 in an empty segment."""
-        position = self.indexed_position(len(self.offsets) - 1) if self.size else 0
+        position = self.indexed_position(LAST) if self.size else 0
         epoch = NO_EPOCH
         if self.size:
             for _, header in scan_headers(self.file, position, self.size):
@@ -144,5 +144,5 @@ class Segment(IndexedFile):
         if not 0 < within <= len(data) - HEADER_SIZE:
             return nowhere
         header = parse_header(data, within)
-        fits = header.last_offset == self.base_offset + relative
+        fits = header.last_offset == self.base_offset + relative < end
         return (within, Offset(header.base_offset)) if fits else nowhere

@@ -61,6 +61,13 @@ class SparseIndex:
             self._file = self._files.open(self.path, create=True)
         return self._file
 
+    def emptied(self) -> "SparseIndex":
+        """Another one of the same file, without entries; persisting it replaces what is there."""
+        other = SparseIndex(self._files, self.path, self._entry)
+        other._file = self.open()
+        other._state = (0, bytearray())
+        return other
+
     def __len__(self) -> int:
         written, tail = self._load()
         return written + len(tail) // self._entry.size

@@ -50,10 +50,11 @@ def _start_of_search(segment: Segment, timestamp: int, start: Offset) -> int:
     last entry below `timestamp` names a batch that may be skipped to; it is believed only if
     that batch has this very timestamp.
     """
-    number = segment.times.floor(timestamp - 1)
+    times = segment.times
+    number = times.floor(timestamp - 1)
     offset = int(start)
     if number >= 0:
-        stamp, relative = segment.times.entry(number)
+        stamp, relative = times.entry(number)
         position = segment.locate(segment.base_offset + relative)
         if position is not None:
             header = next(scan_headers(segment.file, position, segment.size))[1]

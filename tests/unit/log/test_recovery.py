@@ -1,13 +1,18 @@
 """Opening a log after a crash, or with files that somebody damaged."""
 
 import logging
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from headrace.core.ids import LeaderEpoch, Offset
+from headrace.log import indexed_file
+from headrace.log.batch_scan import scan_headers
 from headrace.log.config import LogConfig
 from headrace.log.directory import LogDirectory
 from headrace.log.partition_log import PartitionLog
+from headrace.protocol.records.header import BatchHeader, parse_header
 from tests.simulation.disk import SimulatedFileSystem
 from tests.simulation.inodes import LOSE_EVERYTHING
 from tests.support.log_checks import log_problems
@@ -332,3 +337,31 @@ def test_timestamps_are_found_after_recovery() -> None:
     for number in (0, 17, 39):
         found = log.find_by_timestamp(START_MS + number * 10, log.log_end_offset)
         assert found == (number, START_MS + number * 10, 1)
+
+
+def test_readers_see_every_batch_while_an_index_is_made_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker that finds a damaged index mends it while the event loop reads."""
+    disk = closed()
+    for name in disk.list_directory(PATH):
+        if name.endswith(".timeindex"):
+            disk.write_file(f"{PATH}/{name}", b"")
+    log = open_log(disk, SMALL, recovery_point=25, clean=True)
+    first, last = log.segments[0].base_offset, log.segments[0].next_offset - 1
+    seen: list[list[int]] = []
+
+    def scan_and_let_others_read(*args: Any) -> Iterator[tuple[int, BatchHeader]]:
+        for found in scan_headers(*args):
+            yield found
+            seen.append([_first_offset(log, offset) for offset in (first, last)])
+
+    monkeypatch.setattr(indexed_file, "scan_headers", scan_and_let_others_read)
+    log.apply_retention(START_MS, Offset(25))
+    assert len(seen) >= 10  # the batches of that segment
+    assert all(offsets == [first, last] for offsets in seen)
+    assert log_problems(log) == []
+
+
+def _first_offset(log: PartitionLog, offset: int) -> int:
+    return parse_header(log.read(Offset(offset), 100, Offset(25))).base_offset
