@@ -14,8 +14,9 @@ from headrace.log.batch_scan import scan_headers
 from headrace.log.indexed_file import LAST, IndexedFile
 from headrace.protocol.records.header import HEADER_SIZE, LENGTH_OVERHEAD, parse_header
 
-# How many places readers may be remembered at; beyond that the oldest is forgotten.
+# How many places readers may be remembered at; beyond that the oldest are forgotten.
 _BOUNDARIES_MAX: Final = 32
+_FORGOTTEN_AT_ONCE: Final = 16
 # A cut inside what was read walks this many batches before it asks the index for a short cut.
 _WALK_MAX: Final = 64
 
@@ -64,8 +65,9 @@ class Segment(IndexedFile):
         if boundaries is None:
             boundaries = self._boundaries = {}
         elif len(boundaries) >= _BOUNDARIES_MAX and offset not in boundaries:
-            # pop with a default: two threads may be here at once.
-            boundaries.pop(next(iter(boundaries)), None)
+            # A shorter copy takes its place: another thread may be adding to this one.
+            newest = list(boundaries.copy().items())[_FORGOTTEN_AT_ONCE:]
+            boundaries = self._boundaries = dict(newest)
         boundaries[offset] = position
 
     def read(
