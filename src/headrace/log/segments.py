@@ -73,8 +73,9 @@ class Segments:
 
     def drop(self, doomed: Sequence[Segment], due_ms: int) -> None:
         """Take segments out and rename their files; the files themselves go at `due_ms`."""
-        self._set(tuple(segment for segment in self.all if segment not in doomed))
+        # First, so that one that cannot be renamed is still known and can be dropped again.
         self._doom(doomed, due_ms)
+        self._set(tuple(segment for segment in self.all if segment not in doomed))
 
     def replace(
         self, renamed: Sequence[tuple[Segment, list[str]]], better: Segment, due_ms: int

@@ -10,6 +10,8 @@ finish.
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import takewhile
 
 from headrace.core.errors import OffsetOutOfRange, StorageError
@@ -161,6 +163,7 @@ class ShapedLog(DurableLog):
         with self._shaping, self._lock:
             if offset >= self.log_end_offset:
                 return
+            self._require_health()
             try:
                 if offset < self._segments.all[0].base_offset:
                     self._retreat(offset)
@@ -173,11 +176,22 @@ class ShapedLog(DurableLog):
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Remove everything; `offset` is given next."""
         with self._shaping, self._lock:
+            self._require_health()
             try:
                 self._retreat(min(offset, self.log_start_offset))
                 self._start_anew(offset)
             except OSError as error:
                 raise StorageError(f"cannot truncate {self.directory}: {error}") from error
+
+    @contextmanager
+    def _wholly(self) -> Iterator[None]:
+        """What begins here must succeed, or the log takes no more appends: it may still write to
+        a file that is on its way out."""
+        try:
+            yield
+        except OSError as error:
+            self._failure = StorageError(f"half truncated: {self.directory}: {error}")
+            raise
 
     def _retreat(self, offset: Offset) -> None:
         """Nothing from `offset` on counts as flushed any more; on disk first, then in the file.
@@ -207,34 +221,34 @@ class ShapedLog(DurableLog):
         self._retreat(end)
         # Not synced: should the names come back, recovery finds that these segments do not
         # connect to the one that was cut, or are of an older epoch, and drops them again.
-        segments.drop(
-            segments.all[number + 1 :], self._clock.now_ms() + self.config.file_delete_delay_ms
-        )
-        self._unsynced_names = True
-        active.truncate(position)
-        # A flush looks only at segments with new batches; this one may never get any, and what
-        # was cut would be back behind batches that are whole.
-        active.sync()
+        due_ms = self._clock.now_ms() + self.config.file_delete_delay_ms
+        with self._wholly():
+            segments.drop(segments.all[number + 1 :], due_ms)
+            self._unsynced_names = True
+            active.truncate(position)
+            # A flush looks only at segments with new batches; this one may never get any, and
+            # what was cut would be back behind batches that are whole.
+            active.sync()
+            self._load_epochs().truncate_end(end)
+            self._history.truncate(end)
         self._unsynced_indexes = tuple(s for s in self._unsynced_indexes if s in segments.all[:-1])
         self._roll_limit_ms = roll_limit_ms(self.config, active)
-        self._load_epochs().truncate_end(end)
-        self._history.truncate(end)
         self.log_end_offset = end
 
     def _start_anew(self, offset: Offset) -> None:
         now_ms = self._clock.now_ms()
         self.files.make_directory(self.directory)
         self._created = True
-        active = self._segments.start_anew(
-            offset, now_ms, now_ms + self.config.file_delete_delay_ms
-        )
-        # The new name alone says where the log now begins and ends.
-        self.files.sync_directory(self.directory)
+        with self._wholly():
+            due_ms = now_ms + self.config.file_delete_delay_ms
+            active = self._segments.start_anew(offset, now_ms, due_ms)
+            # The new name alone says where the log now begins and ends.
+            self.files.sync_directory(self.directory)
+            self._history.clear()
         self._unsynced_indexes = ()
         self._roll_limit_ms = roll_limit_ms(self.config, active)
         self._epochs = EpochCache()
         self._epochs.changed = True
-        self._history.clear()
         self.log_start_offset = self.log_end_offset = offset
         self.flushed_offset = self.checkpointed_offset = offset
         self.recovery_point = min(self.recovery_point, offset)

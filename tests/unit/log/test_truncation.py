@@ -1,7 +1,15 @@
 """Cutting the new end of a log: data, indexes, epochs and producers follow."""
 
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from headrace.core.errors import StorageError
 from headrace.core.ids import LeaderEpoch, Offset
 from headrace.log.config import LogConfig
+from headrace.log.partition_log import PartitionLog
+from tests.simulation.disk import Fault
 from tests.support.log_checks import log_problems
 from tests.support.logs import START_MS, append, batch, fill, open_log, read_all, simulated_disk
 
@@ -90,3 +98,55 @@ def test_files_of_cut_segments_go_after_the_delay() -> None:
     assert log.remove_deleted(START_MS + 999) == 0
     assert log.remove_deleted(START_MS + 1000) > 0
     assert not any(name.endswith(".deleted") for name in disk.list_directory("/data/orders-0"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "truncate"),
+    [
+        (Fault("open", errno.EMFILE, "25.log"), lambda log: log.truncate_fully_and_start_at(25)),
+        (Fault("rename", errno.EIO, "10.log"), lambda log: log.truncate_fully_and_start_at(0)),
+        (Fault("sync_directory", errno.EIO), lambda log: log.truncate_fully_and_start_at(0)),
+        (Fault("rename", errno.EIO, "20.log"), lambda log: log.truncate_to(5)),
+        (Fault("truncate", errno.EIO, "0.log"), lambda log: log.truncate_to(5)),
+    ],
+    ids=["new file", "second rename", "sync", "rename", "cut"],
+)
+def test_a_log_truncated_half_way_takes_no_more_appends(
+    fault: Fault, truncate: Callable[[PartitionLog], None]
+) -> None:
+    """They would go to a file that is on its way out."""
+    disk = simulated_disk()
+    log = open_log(disk, SMALL)
+    fill(log, 25)
+    log.flush()
+    disk.faults.rules = [fault]
+    for attempt in (truncate, truncate, lambda log: fill(log, 1), PartitionLog.flush):
+        with pytest.raises(StorageError):
+            attempt(log)
+        disk.faults.rules = []
+    assert log.failure is not None
+
+
+def test_a_truncation_that_fails_before_it_began_may_be_tried_again() -> None:
+    disk = simulated_disk()
+    log = open_log(disk, SMALL)
+    fill(log, 25)
+    disk.faults.rules = [Fault("read", errno.EIO)]
+    with pytest.raises(StorageError):
+        log.truncate_to(Offset(5))
+    disk.faults.rules = []
+    log.truncate_to(Offset(5))
+    assert append(log, batch()).first_offset == 5
+
+
+def test_a_segment_that_cannot_be_renamed_is_deleted_the_next_time() -> None:
+    disk = simulated_disk()
+    log = open_log(disk, SMALL)
+    fill(log, 25)
+    log.advance_log_start(Offset(15))
+    disk.faults.rules = [Fault("rename", errno.EIO, "00.log", times=1)]
+    with pytest.raises(StorageError):
+        log.apply_retention(START_MS, Offset(25))
+    log.apply_retention(START_MS, Offset(25))
+    left = [name for name in disk.list_directory("/data/orders-0") if name.endswith(".log")]
+    assert left == ["00000000000000000010.log", "00000000000000000020.log"]
