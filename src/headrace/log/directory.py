@@ -5,7 +5,6 @@
     .kafka_cleanshutdown               the last stop left nothing to recover
     recovery-point-offset-checkpoint   up to where each log need not be checked after a crash
     log-start-offset-checkpoint        up to where records were deleted
-    replication-offset-checkpoint      high watermarks
     <topic>-<n>/                       one log each
     <topic>-<n>.<id>-delete/           one on its way out
 
@@ -15,7 +14,6 @@
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping
 
 from headrace.core.errors import StartupRefused, StorageError
 from headrace.core.files import DirectoryLock, FileSystem
@@ -28,7 +26,6 @@ from headrace.log.identity import Identity, settle_identity
 from headrace.log.names import (
     CLEAN_SHUTDOWN,
     DELETED_DIRECTORY,
-    HIGH_WATERMARKS,
     LOCK,
     LOG_STARTS,
     META_PROPERTIES,
@@ -72,8 +69,11 @@ class LogDirectory:
         names = files.list_directory(path)
         self._on_disk = {tp for name in names if (tp := parse_partition(name)) is not None}
         self._parting = {f"{path}/{name}": 0 for name in names if name.endswith(DELETED_DIRECTORY)}
-        # One writer of checkpoint files at a time; the tables are taken inside it.
+        # One writer of checkpoint files at a time; the tables are taken, and kept here as what
+        # is on disk, inside it. A log's own lock may be held around it, never the reverse.
         self._checkpointing = threading.Lock()
+        # Whether a power cut may take the newest tables.
+        self._unsynced_tables = False
 
     @classmethod
     def open(
@@ -198,8 +198,10 @@ class LogDirectory:
         Durably, since the tables know names only: after a crash the new partition's records
         would pass for deleted, and its torn tail for checked.
         """
-        if partition in self._log_starts or partition in self._recovery_points:
-            self._write_tables()
+        # Inside, since a worker may be writing the earlier partition's offsets at this moment.
+        with self._checkpointing:
+            if partition in self._log_starts or partition in self._recovery_points:
+                self._write_both()
 
     def _part_with(self, partition: TopicPartition, suffix: str, due_ms: int | None) -> None:
         name = parting_name(partition, self._randomness.uuid().hex, suffix)
@@ -235,20 +237,33 @@ class LogDirectory:
                     if log in self.logs.values():  # not deleted meanwhile
                         logger.error("checkpoint failed: path=%s error=%s", log.directory, error)
         if moved:
-            self._write_recovery_points()
+            with self._checkpointing:
+                self._write_recovery_points()
         self.checkpoint_log_starts()
 
     def checkpoint_log_starts(self, *, durable: bool = False) -> None:
-        """Write down log starts that no segment's name tells; `durable` survives a power cut."""
-        if self._current_log_starts() != self._log_starts:
-            self._log_starts = self._write(LOG_STARTS, self._current_log_starts)
+        """Write down log starts that no segment's name tells; `durable` survives a power cut,
+        whoever wrote them."""
+        with self._checkpointing:
+            if self._current_log_starts() != self._log_starts:
+                self._write_log_starts()
             if durable:
-                self._files.sync_directory(self.path)
+                self._sync_tables()
 
     def _write_tables(self) -> None:
-        """Both, durably: the second one syncs the name of the first."""
-        self._log_starts = self._write(LOG_STARTS, self._current_log_starts)
+        """Both, durably."""
+        with self._checkpointing:
+            self._write_both()
+
+    # The following are for those who hold `_checkpointing`.
+
+    def _write_both(self) -> None:
+        self._write_log_starts()
         self._write_recovery_points()
+        self._sync_tables()
+
+    def _write_log_starts(self) -> None:
+        self._log_starts = self._write(LOG_STARTS, self._current_log_starts())
 
     def _write_recovery_points(self) -> None:
         """Bring them to disk, for certain.
@@ -259,22 +274,25 @@ class LogDirectory:
         """
         if self._recovery_points_lost and self._on_disk:
             return
-        written = self._write(RECOVERY_POINTS, self._current_recovery_points)
+        written = self._write(RECOVERY_POINTS, self._current_recovery_points())
         self._recovery_points = written
-        self._files.sync_directory(self.path)
+        self._sync_tables()
         for partition, offset in written.items():
             log = self.logs.get(partition)
             if log is not None:
                 log.recovery_point = min(offset, log.checkpointed_offset)
 
     def _write(
-        self, name: str, table: Callable[[], dict[TopicPartition, Offset]]
+        self, name: str, offsets: dict[TopicPartition, Offset]
     ) -> dict[TopicPartition, Offset]:
-        with self._checkpointing:
-            offsets = table()
-            data = encode_offsets(offsets)
-            replace_file(self._files, f"{self.path}/{name}", data, durable=True)
-            return offsets
+        self._unsynced_tables = True
+        replace_file(self._files, f"{self.path}/{name}", encode_offsets(offsets), durable=True)
+        return offsets
+
+    def _sync_tables(self) -> None:
+        if self._unsynced_tables:
+            self._files.sync_directory(self.path)
+            self._unsynced_tables = False
 
     def _recovery_point(self, partition: TopicPartition) -> Offset | None:
         if self._recovery_points_lost:
@@ -293,15 +311,6 @@ class LogDirectory:
                 starts[tp] = log.log_start_offset
         return starts
 
-    def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
-        return read_offsets(self._files, f"{self.path}/{HIGH_WATERMARKS}")
-
-    def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Not synced: after a crash the high watermark is found anew from what is on disk."""
-        with self._checkpointing:
-            path = f"{self.path}/{HIGH_WATERMARKS}"
-            replace_file(self._files, path, encode_offsets(offsets), durable=False)
-
     # Leaving
 
     def close(self) -> None:
@@ -314,8 +323,9 @@ class LogDirectory:
                 clean = False
                 logger.error("log was not closed: directory=%s error=%s", log.directory, error)
         try:
-            if not (self._recovery_points_lost and self._on_disk):
-                self._write(RECOVERY_POINTS, self._current_recovery_points)
+            with self._checkpointing:
+                if not (self._recovery_points_lost and self._on_disk):
+                    self._write(RECOVERY_POINTS, self._current_recovery_points())
             self.checkpoint_log_starts()
             if clean:
                 # Unsynced: without it the next start only takes longer. What it vouches for has

@@ -1,6 +1,7 @@
 """A node's data directory: whose it is, who is in it, what a stop and a start leave of it."""
 
 import errno
+import threading
 from uuid import UUID
 
 import pytest
@@ -9,6 +10,7 @@ from headrace.core.errors import StartupRefused, StorageError
 from headrace.core.ids import Offset, TopicPartition
 from headrace.log.config import LogConfig
 from tests.simulation.disk import Fault
+from tests.simulation.inodes import LOSE_EVERYTHING
 from tests.support.logs import (
     ORDERS,
     START_MS,
@@ -23,6 +25,7 @@ from tests.support.logs import (
 
 OTHER_ID = UUID(int=8, version=4)
 CONFIG = LogConfig(file_delete_delay_ms=1000)
+POINTS = "/data/recovery-point-offset-checkpoint"
 
 
 def test_a_new_directory_gets_an_identity_that_stays() -> None:
@@ -210,7 +213,7 @@ def test_a_checkpoint_moves_the_recovery_points() -> None:
     directory.checkpoint()
     assert directory.bytes_since_checkpoint == 0
     assert (log.recovery_point, log.flushed_offset) == (9, 9)
-    table = disk.read_file("/data/recovery-point-offset-checkpoint")
+    table = disk.read_file(POINTS)
     assert table == b"0\n1\norders 0 9\n"
 
 
@@ -247,12 +250,50 @@ def test_truncation_lowers_the_recovery_point_on_disk_first() -> None:
     log.truncate_to(Offset(4))
     kinds = [operation.kind for operation in disk.operations[before:]]
     assert kinds.index("sync_directory") < kinds.index("truncate")
-    table = disk.read_file("/data/recovery-point-offset-checkpoint")
+    table = disk.read_file(POINTS)
     assert table == b"0\n1\norders 0 4\n"
 
 
-def test_high_watermarks_survive_a_round_trip() -> None:
-    directory = open_directory(simulated_disk())
-    assert directory.read_high_watermarks() == {}
-    directory.write_high_watermarks({ORDERS: Offset(7)})
-    assert directory.read_high_watermarks() == {ORDERS: 7}
+def test_deleted_records_are_gone_for_certain_though_another_wrote_it_down() -> None:
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, TOPIC_ID, CONFIG)
+    fill(log, 9)
+    directory.checkpoint()
+    log.advance_log_start(Offset(4))
+    directory.checkpoint_log_starts()  # the timed one, in another worker
+    directory.checkpoint_log_starts(durable=True)
+    again = open_directory(disk.after_power_cut(LOSE_EVERYTHING))
+    assert again.create(ORDERS, TOPIC_ID, CONFIG).log_start_offset == 4
+
+
+def test_a_durable_checkpoint_of_what_is_on_disk_syncs_nothing() -> None:
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    fill(directory.create(ORDERS, TOPIC_ID, CONFIG), 9)
+    directory.logs[ORDERS].advance_log_start(Offset(4))
+    directory.checkpoint_log_starts(durable=True)
+    before = len(disk.operations)
+    directory.checkpoint_log_starts(durable=True)
+    assert len(disk.operations) == before
+
+
+def test_a_topic_created_again_during_a_checkpoint_is_not_vouched_for() -> None:
+    """A worker is writing the old topic's recovery point down when its name is taken again."""
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    fill(directory.create(ORDERS, TOPIC_ID, CONFIG), 9)
+    directory.logs[ORDERS].checkpoint()
+    created = threading.Thread(target=directory.create, args=(ORDERS, OTHER_ID, CONFIG))
+
+    def create_again_meanwhile() -> None:
+        if created.ident is None and disk.exists(f"{POINTS}.tmp"):
+            directory.delete(ORDERS)
+            created.start()
+            created.join(0.1)  # it waits for the checkpoint, or would not have noticed it
+
+    disk.pause_point = create_again_meanwhile
+    directory._write_tables()
+    created.join(10)
+    assert created.ident is not None
+    assert b"orders 0 9" not in disk.read_file(POINTS)
