@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,6 +52,13 @@ def flip(path: Path, position: int, bit: int = 0) -> None:
 def flipped(path: Path) -> None:
     """One bit in the middle."""
     flip(path, path.stat().st_size // 2, 3)
+
+
+def shifted(path: Path) -> None:
+    """Offset index entries that still grow, but point into batches."""
+    entry = struct.Struct(">II")
+    entries = entry.iter_unpack(path.read_bytes())
+    path.write_bytes(b"".join(entry.pack(offset, position + 7) for offset, position in entries))
 
 
 ALL: list[Damage] = [missing, empty, cut, zeros, garbage, text, flipped]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from headrace.log.checkpoints import find_offsets
 from headrace.log.compaction.checkpoint import CLEANER_OFFSETS
-from headrace.log.names import RECOVERY_POINTS
+from headrace.log.names import LOG, RECOVERY_POINTS, offset_name
 from headrace.log.real_files import RealFileSystem
 from headrace.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -125,6 +125,9 @@ def make_stored(path: Path, *, killed: bool) -> Stored:
                 values = [(b"key-%d" % (number % KEYS), b"%d" % number)]
                 _good(wire.produce(COMPACTED, Batch(values).encode()))
             _delete_before(wire, TRIMMED, 50)
+        # Everything in it has newer values: it stays as a hole before the next one.
+        oldest = path / f"{COMPACTED}-0" / offset_name(0, LOG)
+        wait_until(lambda: oldest.stat().st_size == 0, "no compaction")
         wait_until((path / CLEANER_OFFSETS).exists, "no compaction")
     broker = Broker(data_dir=path, settings=SETTINGS)
     broker.start()

@@ -46,6 +46,14 @@ def test_a_spoilt_index_is_made_anew(
         indexes_fit(stored)
 
 
+@pytest.mark.parametrize("which", [0, 3, -1])
+def test_an_index_that_points_into_batches_is_made_anew(stored: Stored, which: int) -> None:
+    damage.shifted(stored.segments(".index")[which])
+    with stored.broker() as broker, Wire(broker.port) as wire:
+        everything_is_found(wire, stored)
+    indexes_fit(stored)
+
+
 def test_a_directory_in_place_of_an_index_fails_only_what_needs_it(closed: Stored) -> None:
     for suffix in (".index", ".timeindex"):
         damage.directory(closed.segments(suffix)[3])

@@ -27,6 +27,7 @@ SETTINGS = {
     "log.retention.check.interval.ms": "100",
     "log.segment.delete.delay.ms": "0",
 }
+RETENTION_MS = 3_600_000
 VALUE = b"x" * 10_000
 
 
@@ -50,9 +51,10 @@ def broker(disk: SmallDisk, request: pytest.FixtureRequest) -> Iterator[Headrace
 under_both_policies = pytest.mark.parametrize("broker", ["fsync", "os"], indirect=True)
 
 
-def batch(number: int) -> bytes:
-    """One that retention leaves alone."""
-    return Batch([(b"%d" % number, VALUE)], base_timestamp_ms=time.time_ns() // 10**6).encode()
+def batch(number: int, timestamp_ms: int | None = None) -> bytes:
+    """One that retention leaves alone, unless it has another timestamp."""
+    now_ms = time.time_ns() // 10**6
+    return Batch([(b"%d" % number, VALUE)], base_timestamp_ms=timestamp_ms or now_ms).encode()
 
 
 def create_until_full(topics: Topics) -> tuple[list[str], KafkaError]:
@@ -65,10 +67,10 @@ def create_until_full(topics: Topics) -> tuple[list[str], KafkaError]:
             return created, refused.args[0]
 
 
-def produce_until_full(wire: Wire, topic: str) -> int:
+def produce_until_full(wire: Wire, topic: str, timestamp_ms: int | None = None) -> int:
     """How many were acknowledged before the first refusal."""
     for number in range(DISK_BYTES):
-        answer = wire.produce(topic, batch(number))
+        answer = wire.produce(topic, batch(number, timestamp_ms))
         if answer.error_code:
             assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert "No space left" in (answer.error_message or "")
@@ -101,17 +103,19 @@ def test_a_full_disk_refuses_writes_serves_reads_and_heals(
     assert "Traceback" not in broker.log_path.read_text()
 
 
-def test_housekeeping_goes_on_after_the_disk_was_full(
+def test_retention_makes_room_on_a_full_disk_by_itself(
     broker: HeadraceProcess, disk: SmallDisk
 ) -> None:
-    """Retention is what makes room by itself: it must survive the want of room."""
-    Topics(broker.bootstrap_servers).create("t", 1, {"internal.segment.bytes": "100000"})
+    """It must not need room to make some, and must survive that other duties fail meanwhile."""
+    configs = {"internal.segment.bytes": "100000", "retention.ms": str(RETENTION_MS)}
+    Topics(broker.bootstrap_servers).create("t", 1, configs)
+    # Too old in a while, when the disk has been full for some time.
+    timestamp_ms = time.time_ns() // 10**6 - RETENTION_MS + 3000
     with Wire(broker.port) as wire:
-        acknowledged = produce_until_full(wire, "t")
+        acknowledged = produce_until_full(wire, "t", timestamp_ms)
         disk.fill()
         wait_until(lambda: "No space left" in broker.log_path.read_text(), "no failed checkpoint")
-        disk.free()
-        wire.alter("t", {"retention.bytes": "200000"})
+        assert wire.offset("t", EARLIEST) == 0
         wait_until(lambda: wire.offset("t", EARLIEST) > 0, "no retention")
         wait_until(lambda: disk.free_bytes() > DISK_BYTES // 2, "no room")
         assert wire.produce("t", batch(0)).base_offset == acknowledged
