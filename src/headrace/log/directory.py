@@ -210,13 +210,24 @@ class LogDirectory:
             self._parting[f"{self.path}/{name}"] = due_ms
 
     def remove_deleted(self, now_ms: int) -> None:
-        """Remove files of deleted partitions and segments whose time has come."""
+        """Remove files of deleted partitions and segments whose time has come.
+
+        What cannot be removed keeps nothing else, and is tried again the next time.
+        """
         for path, due_ms in list(self._parting.items()):
             if due_ms <= now_ms:
-                self._files.remove_tree(path)
+                try:
+                    self._files.remove_tree(path)
+                except OSError as error:
+                    if self._files.exists(path):
+                        logger.error("cannot be removed: path=%s error=%s", path, error)
+                        continue
                 del self._parting[path]
         for log in list(self.logs.values()):
-            log.remove_deleted(now_ms)
+            try:
+                log.remove_deleted(now_ms)
+            except OSError as error:
+                logger.error("cannot be removed: path=%s error=%s", log.directory, error)
 
     # Checkpoints
 

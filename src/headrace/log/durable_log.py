@@ -244,6 +244,22 @@ class DurableLog:
             self._epochs.store(self.files, self.directory)
             self._unsynced_names = True
 
+    def remove_deleted(self, now_ms: int | None = None) -> int:
+        """Remove the files of segments deleted long enough ago (of all, without a time); return
+        how many segments. What cannot be removed is tried again the next time."""
+        with self._lock:
+            doomed = self._segments.take_doomed(now_ms)
+        removed = 0
+        try:
+            # Outside the lock: appends need not wait until a large file is gone.
+            for each in doomed:
+                each.remove()
+                removed += 1
+        finally:
+            with self._lock:
+                self._segments.give_back(doomed[removed:])
+        return removed
+
     def close(self) -> None:
         """Leave everything such that the next start has nothing to recover."""
         try:
@@ -259,7 +275,7 @@ class DurableLog:
                         active.sync_indexes()
                     if self.config.preallocate:
                         active.release_space()
-                self._segments.remove_doomed()
+                self.remove_deleted()
         except OSError as error:
             raise StorageError(f"cannot close {self.directory}: {error}") from error
         finally:

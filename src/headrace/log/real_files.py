@@ -228,12 +228,13 @@ class RealFileSystem:
                 self._by_path[file.path] = (*self._by_path.get(file.path, ()), file)
 
     def remove(self, path: str) -> None:
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         with self._lock:
-            files = self._files_at(path)
-            self._close_idle(files)
-            os.remove(path)
-            for file in files:
+            for file in self._files_at(path):
                 self._forget(file)
+        # Outside: it takes a large file long, and every call on every file needs the lock.
+        os.remove(path)
 
     def remove_tree(self, path: str) -> None:
         with self._lock:
@@ -329,7 +330,7 @@ class RealFileSystem:
             del self._cached[file]
 
     def _close_idle(self, files: Sequence[RealFile]) -> None:
-        """Before a rename or removal, which Windows refuses for what is open."""
+        """Before a rename, which Windows refuses for what is open."""
         for file in files:
             if not file._users:
                 self._close_descriptor(file)

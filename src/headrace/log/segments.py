@@ -2,7 +2,9 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from operator import attrgetter
+from typing import NamedTuple
 
 from headrace.core.files import FileSystem
 from headrace.core.ids import Offset
@@ -10,6 +12,21 @@ from headrace.log.names import DELETED
 from headrace.log.segment import Segment
 
 _base_offset = attrgetter("base_offset")
+
+
+class Doomed(NamedTuple):
+    """A segment that is out of the log, where its files are, and when they may be removed."""
+
+    due_ms: int
+    segment: Segment
+    paths: list[str]
+
+    def remove(self) -> None:
+        self.segment.close()
+        for path in self.paths:
+            # Gone already, or with the whole directory, which may be renamed at any time.
+            with suppress(FileNotFoundError):
+                self.segment.files.remove(path)
 
 
 class Segments:
@@ -25,8 +42,7 @@ class Segments:
         self._directory = directory
         self.all: tuple[Segment, ...] = tuple(segments)
         self.active = self.all[-1]
-        # Renamed files and when they may be removed.
-        self._doomed: list[tuple[int, Segment, list[str]]] | None = None
+        self._doomed: list[Doomed] | None = None
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self.all)
@@ -84,7 +100,7 @@ class Segments:
         gone = [segment for segment, _ in renamed]
         kept = [segment for segment in self.all if segment not in gone]
         self._set(tuple(sorted((*kept, better), key=_base_offset)))
-        self._doomed = [*(self._doomed or ()), *((due_ms, s, paths) for s, paths in renamed)]
+        self._doomed = [*(self._doomed or ()), *(Doomed(due_ms, s, paths) for s, paths in renamed)]
 
     def start_anew(self, base_offset: Offset, now_ms: int, due_ms: int) -> Segment:
         """Let go of everything and begin at `base_offset`."""
@@ -99,23 +115,19 @@ class Segments:
         if self._doomed is None:
             self._doomed = []
         for segment in segments:
-            self._doomed.append((due_ms, segment, segment.rename(DELETED)))
+            self._doomed.append(Doomed(due_ms, segment, segment.rename(DELETED)))
 
-    def remove_doomed(self, now_ms: int | None = None) -> int:
-        """Remove files whose time has come (all, without a time); return how many segments."""
-        doomed, later = self._doomed or [], []
-        count = 0
-        for due_ms, segment, paths in doomed:
-            if now_ms is not None and due_ms > now_ms:
-                later.append((due_ms, segment, paths))
-                continue
-            segment.close()
-            for path in paths:
-                if self._files.exists(path):
-                    self._files.remove(path)
-            count += 1
-        self._doomed = later or None
-        return count
+    def take_doomed(self, now_ms: int | None = None) -> list[Doomed]:
+        """Segments whose time has come (all, without a time); the caller removes their files."""
+        doomed = self._doomed or []
+        due = [each for each in doomed if now_ms is None or each.due_ms <= now_ms]
+        self._doomed = [each for each in doomed if each not in due] or None
+        return due
+
+    def give_back(self, doomed: Sequence[Doomed]) -> None:
+        """They could not be removed yet."""
+        if doomed:
+            self._doomed = [*doomed, *(self._doomed or ())]
 
     def close(self) -> None:
         for segment in self.all:

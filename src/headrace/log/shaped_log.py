@@ -148,11 +148,6 @@ class ShapedLog(DurableLog):
             self._load_epochs().truncate_start(self.log_start_offset)
         return len(segments)
 
-    def remove_deleted(self, now_ms: int) -> int:
-        """Remove the files of segments deleted long enough ago; return how many segments."""
-        with self._lock:
-            return self._segments.remove_doomed(now_ms)
-
     # The new end
 
     def truncate_to(self, offset: Offset) -> None:

@@ -150,6 +150,40 @@ def test_a_deleted_partition_is_renamed_at_once_and_removed_later() -> None:
     assert not disk.exists(f"/data/{renamed}")
 
 
+def test_what_cannot_be_removed_keeps_nothing_else_and_is_tried_again() -> None:
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    other, third = TopicPartition("other", 0), TopicPartition("third", 0)
+    small = LogConfig(segment_bytes=300, file_delete_delay_ms=0)
+    for partition in (ORDERS, other, third):
+        fill(directory.create(partition, TOPIC_ID, small), 10)
+    directory.delete(ORDERS)
+    directory.delete(other)
+    fourth = directory.create(TopicPartition("fourth", 0), TOPIC_ID, small)
+    fill(fourth, 10)
+    for log in (directory.logs[third], fourth):
+        log.truncate_to(Offset(1))
+
+    def leftovers() -> set[str]:
+        return {
+            topic
+            for topic in ("orders", "other", "third", "fourth")
+            for name in disk.list_directory("/data")
+            if name.startswith(topic)
+            and (
+                name.endswith("-delete")
+                or any(file.endswith(".deleted") for file in disk.list_directory(f"/data/{name}"))
+            )
+        }
+
+    disk.faults.rules = [Fault("remove", errno.EIO, part) for part in ("orders-0.", "third-0")]
+    directory.remove_deleted(START_MS)
+    assert leftovers() == {"orders", "third"}
+    disk.faults.rules = []
+    directory.remove_deleted(START_MS)
+    assert leftovers() == set()
+
+
 def test_a_deleted_partition_is_removed_by_the_next_start_if_not_before() -> None:
     disk = simulated_disk()
     directory = open_directory(disk)

@@ -167,6 +167,15 @@ def test_a_removed_file_cannot_be_used_even_if_its_name_comes_back(
     assert files.read_file(f"{directory}/a") == b"another"
 
 
+def test_a_directory_is_not_removed_as_a_file(files: FileSystem, directory: str) -> None:
+    files.make_directory(f"{directory}/t")
+    file = files.open(f"{directory}/t/a", create=True)
+    file.append([b"abc"])
+    with pytest.raises(IsADirectoryError):
+        files.remove(f"{directory}/t")
+    assert file.read(0, 3) == b"abc"
+
+
 def test_a_closed_file_cannot_be_used(files: FileSystem, directory: str) -> None:
     file = files.open(f"{directory}/a", create=True)
     file.close()

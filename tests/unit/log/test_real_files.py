@@ -77,6 +77,28 @@ def test_a_descriptor_in_use_is_not_closed_under_its_user(
         file.read(0, 1)
 
 
+def test_other_files_are_read_while_a_large_one_is_removed(
+    files: RealFileSystem, directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.write_file(f"{directory}/large", b"much")
+    other = files.open(f"{directory}/other", create=True)
+    other.append([b"abc"])
+    reader = threading.Thread(target=other.read, args=(0, 3))
+    read_meanwhile: list[bool] = []
+    real_remove = os.remove
+
+    def slow_remove(path: str) -> None:
+        reader.start()
+        reader.join(1)
+        read_meanwhile.append(not reader.is_alive())
+        real_remove(path)
+
+    monkeypatch.setattr(os, "remove", slow_remove)
+    files.remove(f"{directory}/large")
+    assert read_meanwhile == [True]
+    reader.join(10)
+
+
 def test_appends_reads_and_syncs_from_many_threads_do_not_mix(
     files: RealFileSystem, directory: str
 ) -> None:

@@ -100,6 +100,20 @@ def test_files_of_cut_segments_go_after_the_delay() -> None:
     assert not any(name.endswith(".deleted") for name in disk.list_directory("/data/orders-0"))
 
 
+def test_appends_go_on_while_files_are_removed() -> None:
+    disk = simulated_disk()
+    log = open_log(disk, LogConfig(segment_bytes=300, file_delete_delay_ms=0))
+    fill(log, 10)
+    log.truncate_to(Offset(1))
+    waiting: list[bool] = []
+    disk.observer = lambda operation: waiting.append(
+        operation.kind == "remove" and log._lock.locked()
+    )
+    assert log.remove_deleted(START_MS) > 0
+    assert waiting
+    assert not any(waiting)
+
+
 @pytest.mark.parametrize(
     ("fault", "truncate"),
     [
