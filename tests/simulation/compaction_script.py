@@ -24,6 +24,7 @@ from tests.simulation.disk import Operation, SimulatedFileSystem
 from tests.simulation.inodes import Survival
 from tests.simulation.log_script import SteppedClock, open_directory
 from tests.simulation.processes import ProcessDied
+from tests.support.log_checks import log_problems
 
 PARTITION = TopicPartition("c", 0)
 TOPIC_ID = UUID(int=77, version=4)
@@ -60,8 +61,10 @@ class CompactionCrashPoint:
         return [f"after {self.operation}: {problem}" for problem in found]
 
     def _problems(self, log: PartitionLog) -> list[str]:
+        # First: a damaged index is made anew by whoever uses it.
+        found = log_problems(log)
         present = read_records(log)
-        found = [
+        found += [
             f"offset {offset} holds {present[offset]}, which nobody wrote"
             for offset in present
             if self.written.get(offset) != present[offset]

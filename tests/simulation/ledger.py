@@ -10,6 +10,7 @@ from headrace.protocol.records.encode import BatchBuilder
 from headrace.protocol.records.header import BatchHeader, iterate_headers
 from headrace.protocol.records.patch import assign_offsets
 from tests.support.history_checks import check_batches
+from tests.support.log_checks import log_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,10 @@ def last_header(batches: bytes) -> BatchHeader:
 
 def problems(log: PartitionLog, ledger: Ledger) -> list[str]:
     """What is wrong with a recovered log; its last act is to write to it."""
+    # First: a damaged index is made anew by whoever uses it.
+    found = log_problems(log)
     data = read_everything(log)
-    found = [violation.message for violation in check_batches(data)]
+    found += [violation.message for violation in check_batches(data)]
     present = {
         header.base_offset: data[position : position + header.size]
         for position, header in iterate_headers(data)

@@ -61,9 +61,6 @@ SPARE = {
     "log/compaction/swap.py recover_swaps files.sync_directory(directory)": (
         "a crash would only finish the replacement once more"
     ),
-    "log/indexed_file.py sync_indexes self.times.sync()": (
-        "a time index that does not fit is noticed and made anew, at the price of a scan"
-    ),
 }
 SEEDS = 3
 LIES_LAST = 25
