@@ -87,16 +87,17 @@ class SimulatedFile:
     def append(self, buffers: Sequence[Buffer]) -> int:
         inode = self._used()
         position = len(inode.visible)
-        self._write(inode, position, b"".join(buffers), "append")
+        data = b"".join(buffers)
+        self._disk.faults.check("write", self.path)
+        self._disk.require_space(len(data), self.path)
+        self._disk.change(inode, Change(position, data))
+        self._disk.record("append", self.path)
         return position
 
     def read(self, position: int, size: int) -> bytes:
         inode = self._used()
         self._disk.faults.check("read", self.path)
         return bytes(inode.visible[position : position + size])
-
-    def write_at(self, position: int, data: Buffer) -> None:
-        self._write(self._used(), position, bytes(data), "write_at")
 
     def truncate(self, size: int) -> None:
         inode = self._used()
@@ -126,12 +127,6 @@ class SimulatedFile:
     def close(self) -> None:
         self.gone = True
         self._disk.forget(self)
-
-    def _write(self, inode: FileInode, position: int, data: bytes, kind: str) -> None:
-        self._disk.faults.check("write", self.path)
-        self._disk.require_space(max(0, position + len(data) - len(inode.visible)), self.path)
-        self._disk.change(inode, Change(position, data))
-        self._disk.record(kind, self.path)
 
     def _used(self) -> FileInode:
         self._disk.require_alive()

@@ -36,10 +36,6 @@ class File(Protocol):
         """Up to `size` bytes from `position`; short only at the end of the file."""
         ...
 
-    def write_at(self, position: int, data: Buffer) -> None:
-        """Overwrite in place (index repair only; data files are append-only)."""
-        ...
-
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:

@@ -24,7 +24,6 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     file_delete_delay_ms: int = 60_000
     preallocate: bool = False
-    message_timestamp_type: str = "CreateTime"
     producer_id_expiration_ms: int = 24 * 3600 * 1000
     flush_messages: int = MAX_INT64
     flush_ms: int = MAX_INT64

@@ -8,7 +8,9 @@
     <topic>-<n>/                       one log each
     <topic>-<n>.<id>-delete/           one on its way out
 
-`checkpoint` and `remove_deleted` may run in a worker thread; the rest belongs to one thread.
+`checkpoint`, `checkpoint_log_starts` and `remove_deleted` may run in a worker, also beside each
+other; the rest belongs to one thread. Creating a partition, and a truncation below what is
+checkpointed, wait for a table that is just being written.
 """
 
 import json

@@ -5,8 +5,11 @@
     flushed offset .......... on disk for certain
     log end ................. the next offset to be given
 
-Appends, reads and all changes of shape come from one thread (the event loop); `flush` and
-`checkpoint` may run in a worker meanwhile. Reads take no lock at all.
+Appends, reads, truncations and changes of config come from one thread (the event loop). Whatever
+waits for the disk may run in a worker meanwhile, beside them and beside each other: `flush`,
+`checkpoint`, `apply_retention`, `expire_producers`, `replace_segments`, `remove_deleted`. Appends
+wait for a worker only while it changes the shape (`_lock`), never for a sync; reads take no lock
+at all.
 """
 
 import logging

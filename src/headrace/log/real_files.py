@@ -99,16 +99,6 @@ class RealFile:
         finally:
             self._files._give_back(self)
 
-    def write_at(self, position: int, data: Buffer) -> None:
-        descriptor = self._files._borrow(self)
-        try:
-            self._dirty = True
-            end = descriptor_io.write_range(descriptor, position, [data])
-            if self._end >= 0:
-                self._end = max(self._end, end)
-        finally:
-            self._files._give_back(self)
-
     def truncate(self, size: int) -> None:
         descriptor = self._files._borrow(self)
         try:

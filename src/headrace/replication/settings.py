@@ -71,7 +71,6 @@ def log_config(config: TopicConfig, broker: BrokerConfig) -> LogConfig:
         min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
         file_delete_delay_ms=config.file_delete_delay_ms,
         preallocate=config.preallocate,
-        message_timestamp_type=config.message_timestamp_type,
         producer_id_expiration_ms=broker.producer_id_expiration_ms,
         flush_messages=config.flush_messages,
         flush_ms=config.flush_ms,

@@ -99,18 +99,6 @@ def test_cutting_beyond_the_end_fills_with_zeros(files: FileSystem, directory: s
     assert file.read(0, 10) == b"ab\0\0c"
 
 
-def test_overwriting_in_place_moves_the_end_only_when_past_it(
-    files: FileSystem, directory: str
-) -> None:
-    file = files.open(f"{directory}/a", create=True)
-    file.append([b"abcdef"])
-    file.write_at(1, b"XY")
-    assert file.append([b"g"]) == 6
-    file.write_at(6, b"GHI")
-    assert file.append([b"j"]) == 9
-    assert file.read(0, 20) == b"aXYdefGHIj"
-
-
 def test_two_handles_see_one_file(files: FileSystem, directory: str) -> None:
     writer = files.open(f"{directory}/a", create=True)
     reader = files.open(f"{directory}/a")

@@ -35,10 +35,9 @@ FIRST = f"{PATH}/00000000000000000000"
 
 
 def damage(disk: SimulatedFileSystem, path: str, position: int, flip: int = 0x10) -> None:
-    file = disk.open(path)
-    at = position if position >= 0 else file.size() + position
-    file.write_at(at, bytes([file.read(at, 1)[0] ^ flip]))
-    file.close()
+    data = bytearray(disk.read_file(path))
+    data[position] ^= flip
+    disk.write_file(path, data)
 
 
 def cut(disk: SimulatedFileSystem, path: str, by: int) -> None:
