@@ -113,10 +113,7 @@ def make_stored(path: Path, *, killed: bool) -> Stored:
     with Broker(data_dir=path, settings=often) as broker:
         broker.create_topic(TOPIC, configs=SMALL)
         broker.create_topic(TRIMMED, configs=SMALL)
-        broker.create_topic(
-            COMPACTED,
-            configs={**SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
-        )
+        broker.create_topic(COMPACTED, configs=SMALL)
         with Wire(broker.port) as wire:
             producer_id = wire.producer_id()
             for number in range(BATCHES_PER_LIFE):
@@ -125,10 +122,9 @@ def make_stored(path: Path, *, killed: bool) -> Stored:
                 values = [(b"key-%d" % (number % KEYS), b"%d" % number)]
                 _good(wire.produce(COMPACTED, Batch(values).encode()))
             _delete_before(wire, TRIMMED, 50)
-        # Everything in it has newer values: it stays as a hole before the next one.
-        oldest = path / f"{COMPACTED}-0" / offset_name(0, LOG)
-        wait_until(lambda: oldest.stat().st_size == 0, "no compaction")
-        wait_until((path / CLEANER_OFFSETS).exists, "no compaction")
+            # Only now, so that one compaction sees all of it.
+            wire.alter(COMPACTED, {"cleanup.policy": "compact"})
+        _wait_for_hole(path)
     broker = Broker(data_dir=path, settings=SETTINGS)
     broker.start()
     with Wire(broker.port) as wire:
@@ -139,6 +135,20 @@ def make_stored(path: Path, *, killed: bool) -> Stored:
         broker.kill()
     broker.stop()
     return Stored(path, records, producer_id)
+
+
+def _wait_for_hole(path: Path) -> None:
+    """All in the oldest segment has newer values: it stays, empty, before the next one."""
+    oldest = path / f"{COMPACTED}-0" / offset_name(0, LOG)
+
+    def is_empty() -> bool:
+        try:
+            return oldest.stat().st_size == 0
+        except FileNotFoundError:
+            return False  # on its way to being replaced
+
+    wait_until(is_empty, "no compaction")
+    wait_until((path / CLEANER_OFFSETS).exists, "no compaction")
 
 
 def _good(answer: object) -> None:

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import TopicPartition
+from headrace.log.names import RECOVERY_POINTS
 from tests.faults.load import scan, wait_until
 from tests.faults.mounts import SmallDisk, small_disk
 from tests.faults.wire import EARLIEST, LATEST, Wire
@@ -41,14 +42,22 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 @pytest.fixture
 def broker(disk: SmallDisk, request: pytest.FixtureRequest) -> Iterator[HeadraceProcess]:
-    settings = {**SETTINGS, "log.flush.policy": getattr(request, "param", "fsync")}
+    settings = {**SETTINGS, **getattr(request, "param", {})}
     started = HeadraceProcess(disk.path, settings)
     started.start()
     yield started
     started.kill()
 
 
-under_both_policies = pytest.mark.parametrize("broker", ["fsync", "os"], indirect=True)
+under_both_policies = pytest.mark.parametrize(
+    "broker",
+    [{"log.flush.policy": "fsync"}, {"log.flush.policy": "os"}],
+    indirect=True,
+    ids=["fsync", "os"],
+)
+without_checkpoints = pytest.mark.parametrize(
+    "broker", [{"log.flush.offset.checkpoint.interval.ms": "3600000"}], indirect=True, ids=[""]
+)
 
 
 def batch(number: int, timestamp_ms: int | None = None) -> bytes:
@@ -103,22 +112,39 @@ def test_a_full_disk_refuses_writes_serves_reads_and_heals(
     assert "Traceback" not in broker.log_path.read_text()
 
 
+@without_checkpoints
 def test_retention_makes_room_on_a_full_disk_by_itself(
     broker: HeadraceProcess, disk: SmallDisk
 ) -> None:
-    """It must not need room to make some, and must survive that other duties fail meanwhile."""
+    """It must not need room to make some."""
     configs = {"internal.segment.bytes": "100000", "retention.ms": str(RETENTION_MS)}
     Topics(broker.bootstrap_servers).create("t", 1, configs)
-    # Too old in a while, when the disk has been full for some time.
-    timestamp_ms = time.time_ns() // 10**6 - RETENTION_MS + 3000
+    # Too old in a while, when the disk is full.
+    timestamp_ms = time.time_ns() // 10**6 - RETENTION_MS + 2000
     with Wire(broker.port) as wire:
         acknowledged = produce_until_full(wire, "t", timestamp_ms)
         disk.fill()
-        wait_until(lambda: "No space left" in broker.log_path.read_text(), "no failed checkpoint")
         assert wire.offset("t", EARLIEST) == 0
         wait_until(lambda: wire.offset("t", EARLIEST) > 0, "no retention")
         wait_until(lambda: disk.free_bytes() > DISK_BYTES // 2, "no room")
         assert wire.produce("t", batch(0)).base_offset == acknowledged
+    assert "Traceback" not in broker.log_path.read_text()
+
+
+def test_checkpoints_go_on_after_the_disk_was_full(
+    broker: HeadraceProcess, disk: SmallDisk
+) -> None:
+    Topics(broker.bootstrap_servers).create("t")
+    with Wire(broker.port) as wire:
+        acknowledged = produce_until_full(wire, "t")
+        disk.fill()
+        wait_until(lambda: "No space left" in broker.log_path.read_text(), "no failed checkpoint")
+        disk.free()
+        disk.resize(2 * DISK_BYTES)
+        assert wire.produce("t", batch(0)).base_offset == acknowledged
+        table = disk.path / RECOVERY_POINTS
+        expected = f"t 0 {acknowledged + 1}\n"
+        wait_until(lambda: expected in table.read_text(), "no checkpoint")
     assert "Traceback" not in broker.log_path.read_text()
 
 
