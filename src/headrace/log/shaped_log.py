@@ -12,7 +12,8 @@ finish.
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import takewhile
+from errno import ENOSPC
+from itertools import pairwise, takewhile
 
 from headrace.core.errors import OffsetOutOfRange, StorageError
 from headrace.core.ids import LeaderEpoch, Offset
@@ -121,13 +122,7 @@ class ShapedLog(DurableLog):
             if not segments:
                 return 0
             self._require_health()
-            if len(segments) == len(self._segments):
-                self._roll()
-            self._load_producers()
-            # Only if there is none yet from which the segments that stay can be replayed: a full
-            # disk has no room for it, and must be able to get some.
-            if not self._history.reaches(self._segments.all[len(segments)].base_offset):
-                self._history.snapshot(self.log_end_offset)
+            segments = self._ready_to_go(segments)
         # Producers whose batches go now are known only from the snapshot, and the log's end
         # perhaps only from the name of a new, still empty segment: both must outlast the rest.
         self._history.sync_newest()
@@ -147,6 +142,29 @@ class ShapedLog(DurableLog):
             self.flushed_offset = max(self.flushed_offset, following)
             self._load_epochs().truncate_start(self.log_start_offset)
         return len(segments)
+
+    def _ready_to_go(self, segments: list[Segment]) -> list[Segment]:
+        """Make sure that what must outlast the oldest segments is written; those that may go now.
+
+        A full disk may have no room for that, and must be able to get some: then those go first
+        whose producers an earlier snapshot knows.
+        """
+        self._load_producers()
+        try:
+            if len(segments) == len(self._segments):
+                self._roll()
+            if not self._history.reaches(self._segments.all[len(segments)].base_offset):
+                self._history.snapshot(self.log_end_offset)
+            return segments
+        except OSError as error:
+            known = [
+                segment
+                for segment, following in pairwise(self._segments.all)
+                if segment in segments and self._history.reaches(following.base_offset)
+            ]
+            if error.errno != ENOSPC or not known:
+                raise
+            return known
 
     # The new end
 
