@@ -16,6 +16,7 @@ import pytest
 from headrace.core.errors import ErrorCode
 from headrace.core.files import Buffer
 from headrace.log import descriptor_io
+from headrace.log.names import RECOVERY_POINTS
 from headrace.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -23,6 +24,7 @@ from headrace.protocol.messages.fetch import (
     FetchTopic,
 )
 from headrace.testing import Broker
+from tests.faults.load import wait_until
 from tests.faults.wire import LATEST, Wire
 from tests.support.batches import Batch
 
@@ -204,3 +206,18 @@ def test_a_failed_sync_of_the_metadata_refuses_changes_and_serves_data(
     with Wire(broker.port) as wire:
         assert wire.create("newest") == ErrorCode.NONE
         others_go_on(wire, 4)
+
+
+def test_checkpoints_go_on_after_one_that_could_not_be_written(
+    tmp_path: Path, calls: FailingCalls, caplog: pytest.LogCaptureFixture
+) -> None:
+    often = {"log.flush.offset.checkpoint.interval.ms": "20"}
+    table = tmp_path / "data" / RECOVERY_POINTS
+    with Broker(data_dir=tmp_path / "data", settings=often) as broker, Wire(broker.port) as wire:
+        broker.create_topic("t")
+        calls.rules["write"] = f"/{RECOVERY_POINTS}.tmp"
+        assert wire.produce("t", batch(0)).base_offset == 0
+        wait_until(lambda: "Input/output error" in caplog.text, "no failed checkpoint")
+        calls.rules.clear()
+        assert wire.produce("t", batch(1)).base_offset == 1
+        wait_until(lambda: "t 0 2\n" in table.read_text(), "no checkpoint")
