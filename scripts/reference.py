@@ -40,7 +40,8 @@ A broker reads its configuration from three places; the later is stronger, key b
 
 Keys that can change while the broker runs are changed like Kafka's, with any admin client: for
 one broker, or for all of them (the empty broker name), and those are stronger than all three.
-A key that does not exist is refused, with the nearest one that does. In a file, a key that
+A key that does not exist is refused, with the nearest one that does; an unknown `HEADRACE_`
+variable is only a warning in the log, since Kubernetes and others set some. In a file, a key that
 begins with another one (`max.connections.per.ip`) is written in quotes.
 
 ```toml

@@ -5,9 +5,12 @@
 
 Each later source is stronger, key by key. In the file a key may be written as dotted keys, as
 tables or quoted: TOML makes the same tree of all of them. An environment variable is the key
-in capitals with underscores. What no source may do is name a key that does not exist.
+in capitals with underscores. A key that does not exist is refused, except in the environment:
+there it is a warning, since others put variables of this name there (Kubernetes does, for every
+service called headrace).
 """
 
+import logging
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -16,6 +19,8 @@ from typing import Any
 from headrace.core.broker_configs import BROKER_KEYS, BrokerConfig
 from headrace.core.config_keys import format_value, suggestion
 from headrace.core.errors import InvalidConfig, StartupRefused
+
+logger = logging.getLogger(__name__)
 
 PREFIX = "HEADRACE_"
 RESERVED = ("HEADRACE_CONFIG", "HEADRACE_BOOTSTRAP", "HEADRACE_TEST_", "HEADRACE_TOOLS_")
@@ -49,6 +54,8 @@ def read_file(path: str) -> dict[str, str]:
             tree = tomllib.load(file)
     except OSError as error:
         raise StartupRefused(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidConfig(f"{path} is not valid TOML: it is not UTF-8 ({error})") from error
     except tomllib.TOMLDecodeError as error:
         raise InvalidConfig(f"{path} is not valid TOML: {error}") from error
     values = {}
@@ -67,7 +74,9 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
         name = _BY_VARIABLE.get(variable)
         if name is None:
             hint = suggestion(variable, _BY_VARIABLE)
-            raise InvalidConfig(f"environment: {variable} names no configuration key", hint=hint)
+            known = f"; {hint}" if hint else ""
+            logger.warning("environment: %s names no configuration key, ignored%s", variable, known)
+            continue
         values[name] = text
     return values
 

@@ -47,20 +47,38 @@ def test_the_file_may_be_named_by_the_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "environment", "flags"),
+    ("text", "flags"),
     [
-        ("log.retntion.ms = 1\n", {}, {}),
-        ("", {"HEADRACE_LOG_RETNTION_MS": "1"}, {}),
-        ("", {}, {"log.retntion.ms": "1"}),
+        ("log.retntion.ms = 1\n", {}),
+        ("", {"log.retntion.ms": "1"}),
     ],
 )
-def test_an_unknown_key_is_refused_from_every_source_with_a_hint(
-    tmp_path: Path, text: str, environment: dict[str, str], flags: dict[str, str]
+def test_an_unknown_key_is_refused_in_a_file_or_a_flag_with_a_hint(
+    tmp_path: Path, text: str, flags: dict[str, str]
 ) -> None:
     file = written(tmp_path, text)
     with pytest.raises(InvalidConfig) as refused:
-        load(file, environment, flags)
+        load(file, {}, flags)
     assert refused.value.hint.lower().replace("_", ".").endswith("log.retention.ms?")
+
+
+def test_an_unknown_variable_is_a_warning_with_a_hint(caplog: pytest.LogCaptureFixture) -> None:
+    """A service named headrace makes Kubernetes set such variables in every pod."""
+    environment = {
+        "HEADRACE_SERVICE_HOST": "10.0.0.1",
+        "HEADRACE_PORT": "tcp://10.0.0.1:9092",
+        "HEADRACE_LOG_RETNTION_MS": "1",
+        "HEADRACE_NODE_ID": "9",
+    }
+    assert load(None, environment).static == {"node.id": "9"}
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
+    assert "HEADRACE_SERVICE_HOST" in caplog.text
+    assert "did you mean HEADRACE_LOG_RETENTION_MS?" in caplog.text
+
+
+def test_a_bad_value_of_a_known_variable_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="Not a number"):
+        load(None, {"HEADRACE_NODE_ID": "tcp://10.0.0.1:9092"})
 
 
 def test_variables_of_tests_and_tools_are_left_alone() -> None:
@@ -73,5 +91,9 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
         load(str(tmp_path / "missing.toml"), {})
     with pytest.raises(InvalidConfig, match="not valid TOML"):
         load(written(tmp_path, "node.id = \n"), {})
+    latin = tmp_path / "latin.toml"
+    latin.write_bytes(b"# caf\xe9\n")
+    with pytest.raises(InvalidConfig, match="not UTF-8"):
+        load(str(latin), {})
     with pytest.raises(InvalidConfig, match="is no value"):
         load(written(tmp_path, "node.id = 2026-01-01\n"), {})
