@@ -4,6 +4,7 @@ import pickle
 import time
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
@@ -332,3 +333,20 @@ def test_what_is_closed_says_so(client: Client, topic: str) -> None:
         reader.poll()
     with pytest.raises(ClientClosed):
         client.admin.list_topics()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"value": "text"}, {"headers": [("a", "b")]}, {"timestamp_ms": "2024"}]
+)
+def test_a_record_of_wrong_types_is_refused_at_once_and_harms_no_other(
+    client: Client, topic: str, wrong: dict[str, Any]
+) -> None:
+    arguments: dict[str, Any] = {"topic": topic, "value": b"v", **wrong}
+    with client.producer() as producer:
+        with pytest.raises(TypeError, match=next(iter(wrong))):
+            producer.send(**arguments)
+        assert producer.send_and_wait(topic, b"good").offset == 0
+        with pytest.raises(TypeError):
+            producer.send(**arguments)
+    with client.reader({TopicPartition(topic, 0): 0}) as reader:
+        assert [record.value for record in read_all(reader, 1)] == [b"good"]

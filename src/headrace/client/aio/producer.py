@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from headrace.client.aio.sender import ROOM_PER_RECORD, Sender
+from headrace.client.core.arguments import check_record
 from headrace.client.core.failures import ClientClosed
 from headrace.client.core.models import Headers, RecordMetadata
 from headrace.client.core.sending import Appended
@@ -67,6 +68,7 @@ class AsyncProducer:
         """
         if self._closed:
             raise ClientClosed("producer")
+        check_record(topic, value, key, headers, partition, timestamp_ms)
         sender = self._sender
         count = sender.partition_counts.get(topic)
         if count is None or (partition is not None and not 0 <= partition < count):

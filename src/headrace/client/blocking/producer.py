@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from headrace.client.aio.client import AsyncClient
 from headrace.client.aio.sender import ROOM_PER_RECORD, Sender
+from headrace.client.core.arguments import check_record
 from headrace.client.core.failures import BufferFull, ClientClosed
 from headrace.client.core.models import Headers, RecordMetadata
 from headrace.client.core.sending import Appended
@@ -82,6 +83,7 @@ class Producer:
         Without `partition` the key decides (murmur2, as the Java client), without a key
         partitions take turns.
         """
+        check_record(topic, value, key, headers, partition, timestamp_ms)
         count = self._sender.partition_counts.get(topic)
         if count is None or (partition is not None and not 0 <= partition < count):
             count = self._call(self._sender.count_partitions(topic, partition))

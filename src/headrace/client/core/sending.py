@@ -86,21 +86,23 @@ class Sending:
         if batch is None or batch.reserved_bytes + size > self._batch_bytes:
             lane = self._lane(topic, partition)
             news = Appended.FIRST if not lane.queue else Appended.FULL
-            batch = self._open_batch(lane, now_ms)
-        batch.builder.append(key, value, headers, timestamp_ms)
-        batch.waiters.append(waiter)
-        batch.timestamps.append(timestamp_ms)
+            batch = ProducerBatch(lane.partition, now_ms, now_ms + self._delivery_timeout_ms)
+            batch.append(key, value, headers, timestamp_ms, waiter)
+            # Queued only now: a record that cannot be encoded must not leave an empty batch.
+            self._enqueue(lane, batch)
+        else:
+            batch.builder.append(key, value, headers, timestamp_ms)
+            batch.waiters.append(waiter)
+            batch.timestamps.append(timestamp_ms)
         batch.reserved_bytes += size
         self.buffered_bytes += size
         return news
 
-    def _open_batch(self, lane: Lane, now_ms: float) -> ProducerBatch:
+    def _enqueue(self, lane: Lane, batch: ProducerBatch) -> None:
         if lane.open_batch is not None:
             lane.open_batch.is_closed = True
-        batch = ProducerBatch(lane.partition, now_ms, now_ms + self._delivery_timeout_ms)
         lane.add(batch)
         self._active[lane.partition] = lane
-        return batch
 
     def append_batch(
         self, partition: TopicPartition, data: Buffer, waiter: Any, now_ms: float
@@ -109,12 +111,9 @@ class Sending:
         lane = self._lane(partition.topic, partition.partition)
         deadline_ms = now_ms + self._delivery_timeout_ms
         batch = ProducerBatch.ready_made(lane.partition, data, waiter, now_ms, deadline_ms)
-        if lane.open_batch is not None:
-            lane.open_batch.is_closed = True
-        lane.add(batch)
+        self._enqueue(lane, batch)
         batch.reserved_bytes = len(data)
         self.buffered_bytes += len(data)
-        self._active[lane.partition] = lane
 
     def has_room(self, size: int) -> bool:
         """Whether a record fits the buffer; one larger than the whole may enter an empty one."""

@@ -164,12 +164,12 @@ class BatchBuilder:
         headers: Sequence[Header] = (),
         timestamp: int = NO_TIMESTAMP,
     ) -> int:
-        """Add a record; return its offset delta."""
+        """Add a record; return its offset delta. One that cannot be encoded changes nothing."""
         index = self.record_count
-        if index == 0:
-            self._base_timestamp = timestamp
+        base_timestamp = self._base_timestamp if index else timestamp
+        self._records += encode_record(index, timestamp - base_timestamp, key, value, headers)
+        self._base_timestamp = base_timestamp
         self._max_timestamp = max(self._max_timestamp, timestamp)
-        self._records += encode_record(index, timestamp - self._base_timestamp, key, value, headers)
         self.record_count = index + 1
         return index
 

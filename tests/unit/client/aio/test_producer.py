@@ -1,6 +1,7 @@
 """The asyncio producer in virtual time."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -284,5 +285,26 @@ def test_an_unwatched_failure_makes_no_noise(run: Run, loop: VirtualLoop) -> Non
             await producer.send("t", b"v")
             await producer.flush()
         assert loop.failures == []
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"value": "text"}, {"key": "k"}, {"headers": [("a", "b")]}, {"timestamp_ms": "2024"}]
+)
+def test_a_record_of_wrong_types_is_refused_at_once_and_harms_no_other(
+    run: Run, loop: VirtualLoop, wrong: dict[str, Any]
+) -> None:
+    async def story() -> None:
+        log, client = await opened(loop)
+        async with client, client.producer() as producer:
+            arguments: dict[str, Any] = {"topic": "t", "value": b"v", **wrong}
+            with pytest.raises(TypeError, match=next(iter(wrong))):
+                await producer.send_and_wait(**arguments)
+            assert log.broker.connections == 0
+            assert (await producer.send_and_wait("t", b"good")).offset == 0
+            with pytest.raises(TypeError):
+                await producer.send(**arguments)
+        assert [record.value for record in log.records[0]] == [b"good"]
 
     run(story())

@@ -423,3 +423,19 @@ def test_failing_all_leaves_nothing_queued() -> None:
     bench.send("b")
     bench.later(1000)
     assert header_of(bench.drain()[0]).base_sequence == 0
+
+
+def test_a_record_that_cannot_be_encoded_leaves_nothing_behind() -> None:
+    bench = Bench(linger_ms=10)
+    unencodable = [("\ud800", b"")]
+    for waiter in ("alone", "second"):
+        with pytest.raises(UnicodeEncodeError):
+            bench.sending.append("t", 0, None, b"v", unencodable, 99, "bad", bench.clock.ms)
+        if waiter == "alone":
+            assert bench.sending.is_idle
+            assert bench.sending.buffered_bytes == 0
+            bench.send("good")
+    bench.later(10)
+    (call,) = bench.drain()
+    assert [batch.waiters for batch in call.batches] == [["good"]]
+    assert parse_header(call.batches[0].encode(0, None)).max_timestamp == 5
