@@ -36,10 +36,11 @@ def run(
 ) -> Run:
     """Run a command line in this process, against the session's broker."""
 
-    def call(*arguments: str, stdin: str | None = None) -> Result:
+    def call(*arguments: str, stdin: str | bytes | None = None) -> Result:
         monkeypatch.setenv("HEADRACE_BOOTSTRAP", headrace_broker.bootstrap_servers)
         if stdin is not None:
-            monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+            data = stdin.encode() if isinstance(stdin, str) else stdin
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
         with pytest.raises(SystemExit) as ended:
             main(arguments)
         captured = capfd.readouterr()
@@ -91,12 +92,13 @@ def test_lines_of_stdin_may_carry_keys_and_headers(run: Run, headrace_topic: str
     assert run("produce", headrace_topic, *options, stdin="a:1\nno key\n").code == 0
     found = run("consume", headrace_topic, "-f", "json").lines()
     assert [(each["key"], each["value"]) for each in found] == [("a", "1"), (None, "no key")]
-    assert found[0]["headers"] == {"from": "stdin"}
+    assert found[0]["headers"] == [["from", "stdin"]]
     assert run("consume", headrace_topic, "-f", "key", "-n", "1").out == "a\t1\n"
 
 
 def test_json_lines_survive_a_round_trip(run: Run, headrace_topic: str) -> None:
-    line = {"key": "k", "value": "v", "headers": {"h": "1"}, "timestamp": 1_700_000_000_000}
+    headers = [["h", "1"], ["h", None], ["raw", {"base64": "/wA="}]]
+    line = {"key": "", "value": "v", "headers": headers, "timestamp": 1_700_000_000_000}
     tombstone = {"key": "k", "value": None}
     lines = "".join(json.dumps(each) + "\n" for each in (line, tombstone))
     assert run("produce", headrace_topic, "-f", "json", stdin=lines).code == 0
@@ -109,8 +111,19 @@ def test_json_lines_survive_a_round_trip(run: Run, headrace_topic: str) -> None:
 def test_a_line_that_is_not_json_is_named(run: Run, headrace_topic: str) -> None:
     refused = run("produce", headrace_topic, "-f", "json", stdin='{"value": "x"}\nnope\n')
     assert refused.code == 1
-    assert "line 2" in refused.err
+    assert "line 2: not JSON" in refused.err
+    assert "1 records were sent before" in refused.err
     assert "hint:" in refused.err
+    assert run("consume", headrace_topic).out == "x\n"
+
+
+def test_bytes_that_are_no_text_go_through_unchanged(run: Run, headrace_topic: str) -> None:
+    assert run("produce", headrace_topic, stdin=b"\xff\x00\r\nplain\n").code == 0
+    printed = run("consume", headrace_topic, "-f", "json")
+    assert [each["value"] for each in printed.lines()] == [{"base64": "/wA="}, "plain"]
+    assert run("produce", headrace_topic, "-f", "json", stdin=printed.out).code == 0
+    again = run("consume", headrace_topic, "-f", "json", "--from", "2").lines()
+    assert [each["value"] for each in again] == [{"base64": "/wA="}, "plain"]
 
 
 @pytest.mark.parametrize(
@@ -204,6 +217,10 @@ def test_a_flipped_bit_is_found(run: Run, data: Path) -> None:
     found = run("log", "verify", str(segment))
     assert found.code == 1
     assert "checksum" in found.out
+    dumped = run("log", "dump", str(segment), "--records")
+    assert dumped.code == 1
+    assert "crc_valid=False" in dumped.out
+    assert "1 damaged batches" in dumped.err
 
 
 def test_a_wrong_index_entry_is_found(run: Run, data: Path) -> None:

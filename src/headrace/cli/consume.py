@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.json_records import json_data, json_headers
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Topic, connect
 from headrace.cli.output import print_line, readable
 
@@ -125,19 +126,27 @@ def _records(
                     yield ReceivedRecord(where.topic, where.partition, *record)
 
 
+def iso_time(timestamp_ms: int) -> str | None:
+    """ISO 8601, or nothing for a time beyond the calendar: producers may write any number."""
+    try:
+        when = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return when.isoformat(timespec="milliseconds")
+
+
 def _show(record: "ReceivedRecord", line_format: str) -> None:
     if line_format == "json":
-        when = datetime.fromtimestamp(record.timestamp / 1000, UTC)
         print_line(
             {
                 "topic": record.topic,
                 "partition": record.partition,
                 "offset": record.offset,
                 "timestamp": record.timestamp,
-                "time": when.isoformat(timespec="milliseconds"),
-                "key": readable(record.key),
-                "value": readable(record.value),
-                "headers": {name: readable(value) for name, value in record.headers},
+                "time": iso_time(record.timestamp),
+                "key": json_data(record.key),
+                "value": json_data(record.value),
+                "headers": json_headers(record.headers),
             }
         )
         return

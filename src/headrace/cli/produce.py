@@ -1,13 +1,13 @@
 """`headrace produce TOPIC`: records from arguments, or one per line of stdin."""
 
-import json
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import typer
 
+from headrace.cli.json_records import BadLine, Headers, JsonRecord, parse_record
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, Topic, connect, wants_json
 from headrace.cli.output import print_json
 from headrace.core.errors import InvalidConfig
@@ -19,16 +19,6 @@ if TYPE_CHECKING:
 
 PENDING_MAX = 10_000
 """Records that may await their acknowledgement, so that endless input needs no endless memory."""
-
-Headers = list[tuple[str, bytes | None]]
-
-
-class Outgoing(NamedTuple):
-    value: bytes | None
-    key: bytes | None
-    headers: Headers
-    partition: int | None
-    timestamp_ms: int | None
 
 
 def register(app: typer.Typer) -> None:
@@ -70,12 +60,12 @@ def produce(
     as_json = wants_json(output)
     if line_format not in ("text", "json"):
         raise typer.BadParameter(f"{line_format!r} is neither text nor json", param_hint="--format")
-    common = Outgoing(None, _encoded(key), _headers(header), partition, None)
-    lines: Iterable[str] = values if values else (line.rstrip("\n") for line in sys.stdin)
+    common = JsonRecord(None, _encoded(key), _headers(header), partition, None)
+    lines = [_encoded(value) for value in values] if values else _lines_of_stdin()
     if line_format == "json":
         outgoing = _from_json(lines, common)
     else:
-        outgoing = _from_text(lines, common, key_separator)
+        outgoing = _from_text(lines, common, _encoded(key_separator))
     sent = _send_all(bootstrap, topic, outgoing, settings_of(acks, codec))
     if as_json:
         print_json(sent)
@@ -84,12 +74,13 @@ def produce(
 
 
 def _send_all(
-    bootstrap: str, topic: str, outgoing: Iterator[Outgoing], settings: "ProducerSettings"
+    bootstrap: str, topic: str, outgoing: Iterator[JsonRecord], settings: "ProducerSettings"
 ) -> dict[str, Any]:
-    """Send everything; the first record that fails is the command's error."""
+    """Send everything; the first record that fails, or cannot be read, is the command's error."""
     last: dict[int, int] = {}
     pending: deque[Future[RecordMetadata]] = deque()
     count = 0
+    refused: BadLine | None = None
 
     def settle(down_to: int) -> None:
         while len(pending) > down_to:
@@ -97,20 +88,28 @@ def _send_all(
             last[metadata.partition] = metadata.offset
 
     with connect(bootstrap) as client, client.producer(settings) as producer:
-        for record in outgoing:
-            count += 1
-            future = producer.send(
-                topic,
-                record.value,
-                key=record.key,
-                headers=record.headers,
-                partition=record.partition,
-                timestamp_ms=record.timestamp_ms,
-            )
-            pending.append(future)
-            settle(PENDING_MAX)
+        try:
+            for record in outgoing:
+                future = producer.send(
+                    topic,
+                    record.value,
+                    key=record.key,
+                    headers=record.headers,
+                    partition=record.partition,
+                    timestamp_ms=record.timestamp_ms,
+                )
+                count += 1
+                pending.append(future)
+                settle(PENDING_MAX)
+        except BadLine as error:
+            refused = error  # what went before is sent all the same, and counted
         producer.flush()
         settle(0)
+    if refused is not None:
+        raise InvalidConfig(
+            f"{refused} ({count} records were sent before it)",
+            hint='write {"key": "a", "value": "b"}, one object per line',
+        ) from refused
     return {"topic": topic, "records": count, "last_offsets": last}
 
 
@@ -125,43 +124,50 @@ def settings_of(acks: str, codec: str) -> "ProducerSettings":
     return ProducerSettings(acks=chosen, codec=named)
 
 
+def _lines_of_stdin() -> Iterator[bytes]:
+    """Lines as bytes: what is not UTF-8 is a value like any other."""
+    for line in sys.stdin.buffer:
+        yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
 def _from_text(
-    lines: Iterable[str], common: Outgoing, key_separator: str | None
-) -> Iterator[Outgoing]:
+    lines: Iterable[bytes], common: JsonRecord, key_separator: bytes | None
+) -> Iterator[JsonRecord]:
     for line in lines:
-        key, separator, value = line.partition(key_separator) if key_separator else ("", "", line)
+        key, separator, value = line.partition(key_separator) if key_separator else (b"", b"", line)
         if separator:
-            yield common._replace(key=key.encode(), value=value.encode())
+            yield common._replace(key=key, value=value)
         else:
-            yield common._replace(value=line.encode())
+            yield common._replace(value=line)
 
 
-def _from_json(lines: Iterable[str], common: Outgoing) -> Iterator[Outgoing]:
+def _from_json(lines: Iterable[bytes], common: JsonRecord) -> Iterator[JsonRecord]:
     for number, line in enumerate(lines, start=1):
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InvalidConfig(
-                f"line {number} is not JSON: {error.msg}", hint='write {"key": "a", "value": "b"}'
-            ) from error
-        if not isinstance(record, dict):
-            record = {"value": line}
-        headers = record.get("headers") or {}
-        yield Outgoing(
-            _encoded(record.get("value")),
-            _encoded(record.get("key")) or common.key,
-            [*common.headers, *((name, _encoded(value)) for name, value in headers.items())],
-            record.get("partition", common.partition),
-            record.get("timestamp"),
+            record = parse_record(line)
+        except BadLine as error:
+            raise BadLine(f"line {number}: {error}") from error
+        yield record._replace(
+            key=common.key if record.key is None else record.key,
+            headers=[*common.headers, *record.headers],
+            partition=common.partition if record.partition is None else record.partition,
         )
 
 
-def _encoded(value: Any) -> bytes | None:
-    """Text as UTF-8; any other JSON value as its JSON text; null stays null."""
-    if value is None:
-        return None
-    return (value if isinstance(value, str) else json.dumps(value)).encode()
+@overload
+def _encoded(word: str) -> bytes: ...
+@overload
+def _encoded(word: None) -> None: ...
+def _encoded(word: str | None) -> bytes | None:
+    """A word of the command line as the bytes that were typed."""
+    return None if word is None else word.encode("utf-8", "surrogateescape")
 
 
 def _headers(pairs: list[str] | None) -> Headers:
-    return [(name, value.encode()) for name, _, value in (p.partition("=") for p in pairs or ())]
+    headers: Headers = []
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--header")
+        headers.append((name, _encoded(value)))
+    return headers

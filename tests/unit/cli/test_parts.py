@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from headrace.cli.bench.measuring import percentile, rates
+from headrace.cli.consume import iso_time
 from headrace.cli.main import COMMANDS, FAILED, UNREACHABLE, report
 from headrace.cli.options import parse_pairs
 from headrace.cli.output import readable
@@ -41,6 +42,11 @@ def test_bytes_are_shown_as_text_where_they_are_text() -> None:
         "ff00",
         None,
     ]
+
+
+def test_a_time_beyond_the_calendar_is_no_error() -> None:
+    assert iso_time(1_700_000_000_000) == "2023-11-14T22:13:20.000+00:00"
+    assert iso_time(2**63 - 1) is None
 
 
 def test_an_error_is_told_with_its_hint_and_its_exit_code(
