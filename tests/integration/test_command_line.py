@@ -66,6 +66,15 @@ def test_a_topic_is_created_listed_changed_described_and_deleted(run: Run) -> No
     assert "cli-life" not in listed
 
 
+def test_each_topic_is_told_deleted_or_not(run: Run, headrace_broker: Broker) -> None:
+    for name in ("cli-gone-a", "cli-gone-b"):
+        headrace_broker.create_topic(name)
+    result = run("topic", "delete", "cli-gone-a", "cli-nope", "cli-gone-b", "--yes")
+    assert result.code == 1
+    assert result.out == "deleted cli-gone-a, cli-gone-b\n"
+    assert result.err == "headrace: not deleted: cli-nope: does not exist\n"
+
+
 def test_tables_are_for_people(run: Run, headrace_topic: str) -> None:
     assert headrace_topic in run("topic", "list").out
     shown = run("topic", "describe", headrace_topic, "--all-configs").out
