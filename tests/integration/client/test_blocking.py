@@ -350,3 +350,18 @@ def test_a_record_of_wrong_types_is_refused_at_once_and_harms_no_other(
             producer.send(**arguments)
     with client.reader({TopicPartition(topic, 0): 0}) as reader:
         assert [record.value for record in read_all(reader, 1)] == [b"good"]
+
+
+def test_what_a_loop_leaves_behind_is_not_lost(client: Client, topic: str) -> None:
+    partition = TopicPartition(topic, 0)
+    with client.producer() as producer:
+        for number in range(20):
+            producer.send(topic, b"%d" % number)
+    with client.reader({partition: EARLIEST}) as reader:
+        for received in reader:
+            assert received.offset == 0
+            break
+        assert reader.position(partition) == 1
+        assert next(reader).offset == 1
+        assert [record.offset for record in read_all(reader, 10)] == list(range(2, 12))
+        assert [next(reader).offset for _ in range(8)] == list(range(12, 20))

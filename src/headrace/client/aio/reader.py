@@ -1,7 +1,7 @@
 """Read partitions by assignment, asynchronously, with the next fetch already on its way."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 _RECORDS_PER_POLL = 500
+_ITERATION_MS = 1000
 # A timer may fire this much before its time, as rounding and the clock's grain will have it.
 _EARLY_MS = 0.01
 
@@ -65,12 +66,20 @@ class AsyncReader:
         """
         return await self._poll(timeout_ms, self._fetching.take_chunks) or []
 
-    async def __aiter__(self) -> AsyncIterator[ReceivedRecord]:
-        """Every record from the position on, without end; waits for new ones."""
-        while True:
-            for (topic, number), records in (await self.poll()).items():
-                for record in records:
-                    yield ReceivedRecord(topic, number, *record)
+    def __aiter__(self) -> "AsyncReader":
+        """Every record from the position on, without end; waits for new ones.
+
+        The reader is its own iterator: what a loop leaves behind is there for the next loop,
+        `anext` or `poll`.
+        """
+        return self
+
+    async def __anext__(self) -> ReceivedRecord:
+        """The next record; waits for one as long as it takes."""
+        record = None if self._closed else self._fetching.next_begun()
+        while record is None:
+            record = await self._poll(_ITERATION_MS, self._fetching.take_one)
+        return record
 
     def assign(self, assignment: Mapping[TopicPartition, int | OffsetSpec]) -> None:
         """Read other partitions from now on."""

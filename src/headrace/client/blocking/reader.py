@@ -1,6 +1,6 @@
 """Read partitions by assignment in the caller's thread, with the next fetch already on its way."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 _RECORDS_PER_POLL = 500
+_ITERATION_MS = 1000
 
 
 class Reader:
@@ -62,12 +63,20 @@ class Reader:
         """
         return self._poll(timeout_ms, self._fetching.take_chunks) or []
 
-    def __iter__(self) -> Iterator[ReceivedRecord]:
-        """Every record from the position on, without end; waits for new ones."""
-        while True:
-            for (topic, number), records in self.poll().items():
-                for record in records:
-                    yield ReceivedRecord(topic, number, *record)
+    def __iter__(self) -> "Reader":
+        """Every record from the position on, without end; waits for new ones.
+
+        The reader is its own iterator: what a loop leaves behind is there for the next loop,
+        `next` or `poll`.
+        """
+        return self
+
+    def __next__(self) -> ReceivedRecord:
+        """The next record; waits for one as long as it takes."""
+        record = None if self._closed else self._fetching.next_begun()
+        while record is None:
+            record = self._poll(_ITERATION_MS, self._fetching.take_one)
+        return record
 
     def assign(self, assignment: Mapping[TopicPartition, int | OffsetSpec]) -> None:
         """Read other partitions from now on."""

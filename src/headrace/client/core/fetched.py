@@ -107,6 +107,8 @@ class Cursor:
     """One partition being read: where the caller is, what is fetched ahead, what went wrong."""
 
     __slots__ = (
+        "batch",
+        "batch_at",
         "buffered_bytes",
         "chunks",
         "decoded",
@@ -121,6 +123,7 @@ class Cursor:
         "log_start_offset",
         "partition",
         "position",
+        "reading",
         "retry_at_ms",
     )
 
@@ -139,7 +142,11 @@ class Cursor:
         self.last_stable_offset = -1
         self.log_start_offset = -1
         self.chunks: list[FetchedChunk] = []
+        # The chunk being read, its batches still to come, and the batch at hand from `batch_at` on.
+        self.reading: FetchedChunk | None = None
         self.decoded: Iterator[list[Record]] = iter(())
+        self.batch: list[Record] = []
+        self.batch_at = 0
         self.buffered_bytes = 0
 
     def move(self, offset: int | None) -> None:
@@ -148,8 +155,44 @@ class Cursor:
         self.position = offset
         self.fetch_offset = -1 if offset is None else offset
         self.chunks.clear()
-        self.decoded = iter(())
+        self.stop_reading()
         self.buffered_bytes = 0
         self.error = None
         self.failures = 0
         self.retry_at_ms = 0.0
+
+    def stop_reading(self) -> None:
+        """Drop what is left of the chunk being read."""
+        self.reading = None
+        self.decoded = iter(())
+        self.batch = []
+        self.batch_at = 0
+
+    def has_record(self) -> bool:
+        """Whether the chunk being read has another record, which is then at `batch_at`."""
+        if self.batch_at < len(self.batch):
+            return True
+        batch = next(self.decoded, None)
+        if batch is None:
+            self.stop_reading()
+            return False
+        self.batch, self.batch_at = batch, 0
+        return True
+
+    def take(self, records_max: int) -> list[Record]:
+        """Records of the batch at hand, after `has_record`; the position moves behind them."""
+        records = self.batch[self.batch_at : self.batch_at + records_max]
+        self.batch_at += len(records)
+        self.position = records[-1].offset + 1
+        return records
+
+    def take_back(self) -> FetchedChunk | None:
+        """The chunk being read, for one who decodes it alone, unless all of it was handed out."""
+        chunk, position = self.reading, self.position
+        self.stop_reading()
+        if chunk is None or position is None:
+            return None
+        last_offset = whole_batches(chunk.data)[1]
+        if last_offset is None or last_offset < position:
+            return None
+        return chunk._replace(fetch_offset=position)

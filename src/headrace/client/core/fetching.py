@@ -2,12 +2,11 @@
 
 One fetch per broker is in flight at a time, and the next one is sent while the records of the
 last are still being read. A face calls `plan` for requests, `answered` with their outcome, and
-`take` or `take_chunks` for what has arrived.
+`take`, `take_one` or `take_chunks` for what has arrived.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from uuid import UUID
 
 from headrace.client.core.cluster import BrokerAddress
@@ -16,7 +15,13 @@ from headrace.client.core.fetch_session import SESSION_ERRORS, FetchSession, Ses
 from headrace.client.core.fetched import Cursor, decode_chunk, whole_batches
 from headrace.client.core.flows import Ask, Flow, Session, retrying
 from headrace.client.core.lookups import STALE_METADATA, by_leader, list_offsets
-from headrace.client.core.models import EARLIEST, LATEST, FetchedChunk, OffsetSpec
+from headrace.client.core.models import (
+    EARLIEST,
+    LATEST,
+    FetchedChunk,
+    OffsetSpec,
+    ReceivedRecord,
+)
 from headrace.client.core.settings import ReaderSettings
 from headrace.core.errors import ErrorCode, HeadraceError, OffsetOutOfRange
 from headrace.core.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
@@ -57,6 +62,7 @@ class Fetching:
         self.channel = channel
         self._settings = settings
         self._cursors: dict[TopicPartition, Cursor] = {}
+        self._iterated: Cursor | None = None
         self._specs: dict[TopicPartition, OffsetSpec] = {}
         self._busy: set[NodeId] = set()
         self._fetch_sessions: dict[NodeId, FetchSession] = {}
@@ -66,6 +72,7 @@ class Fetching:
     def assign(self, assignment: Mapping[TopicPartition, int | OffsetSpec]) -> None:
         """Read these partitions and no others; those already read start anew as given."""
         self._cursors = {}
+        self._iterated = None
         self._specs = {}
         for partition, start in assignment.items():
             key = TopicPartition(*partition)
@@ -299,7 +306,7 @@ class Fetching:
 
     def _out_of_range(self, cursor: Cursor) -> None:
         reset = _RESET.get(self._settings.offset_reset)
-        if cursor.chunks:
+        if cursor.chunks or cursor.reading is not None:
             return  # ask again when what is already here has been read
         if reset is not None:
             self.seek(cursor.partition, reset)
@@ -333,22 +340,37 @@ class Fetching:
                 left -= len(records)
         return taken
 
+    def take_one(self) -> ReceivedRecord | None:
+        """The next record of any partition; positions move behind no other."""
+        record = self.next_begun()
+        if record is not None:
+            return record
+        for partition, cursor in list(self._cursors.items()):
+            records = self._read(cursor, 1)
+            if records:
+                self._iterated = cursor
+                return ReceivedRecord(*partition, *records[0])
+        return None
+
+    def next_begun(self) -> ReceivedRecord | None:
+        """The next record of the chunk that `take_one` has begun: cheap, and sends nothing."""
+        cursor = self._iterated
+        if cursor is None or cursor.is_paused or not cursor.has_record():
+            return None
+        record = cursor.batch[cursor.batch_at]
+        cursor.batch_at += 1
+        cursor.position = record.offset + 1
+        return ReceivedRecord(*cursor.partition, *record)
+
     def _read(self, cursor: Cursor, records_max: int) -> list[Record]:
         out: list[Record] = []
         if cursor.is_paused or cursor.position is None:
             return out
         while len(out) < records_max:
-            batch = next(cursor.decoded, None)
-            if batch is None:
-                if not self._begin_chunk(cursor):
-                    break
-                continue
-            room = records_max - len(out)
-            if len(batch) > room:
-                cursor.decoded = chain((batch[room:],), cursor.decoded)
-                batch = batch[:room]
-            out = batch if not out else out + batch
-            cursor.position = out[-1].offset + 1
+            if cursor.has_record():
+                out += cursor.take(records_max - len(out))
+            elif not self._begin_chunk(cursor):
+                break
         return out
 
     def _begin_chunk(self, cursor: Cursor) -> bool:
@@ -360,6 +382,7 @@ class Fetching:
         chunk = cursor.chunks.pop(0)
         cursor.buffered_bytes -= len(chunk.data)
         assert cursor.position is not None
+        cursor.reading = chunk
         cursor.decoded = decode_chunk(chunk, cursor.position, check_crc=self._settings.check_crc)
         return True
 
@@ -367,7 +390,12 @@ class Fetching:
         """All that has arrived, undecoded; the position moves behind it."""
         out: list[FetchedChunk] = []
         for cursor in self._cursors.values():
-            if cursor.chunks and not cursor.is_paused:
+            if cursor.is_paused:
+                continue
+            begun = cursor.take_back()
+            if begun is not None:
+                out.append(begun)
+            if begun is not None or cursor.chunks:
                 out.extend(cursor.chunks)
                 cursor.chunks.clear()
                 cursor.buffered_bytes = 0

@@ -27,7 +27,7 @@ from headrace.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from headrace.protocol.messages.metadata import MetadataRequest
-from headrace.protocol.records.decode import Record
+from headrace.protocol.records.decode import Record, iterate_records
 from headrace.protocol.records.encode import encode_batch
 from tests.simulation.loop import VirtualLoop
 from tests.support.client_core import TOPIC_ID, metadata
@@ -221,5 +221,61 @@ def test_a_closed_reader_says_so(run: Run) -> None:
             await reader.close()
             with pytest.raises(ClientClosed, match="reader"):
                 await reader.poll()
+
+    run(story())
+
+
+def test_what_a_loop_leaves_behind_is_not_lost(run: Run) -> None:
+    async def story() -> None:
+        _, client = await opened(end=35)
+        async with client, client.reader({T0: 0}) as reader:
+            async for record in reader:
+                assert record.offset == 0
+                break
+            assert await reader.position(T0) == 1
+            assert (await anext(reader)).offset == 1
+            polled = (await reader.poll(max_records=3))[T0]
+            assert [record.offset for record in polled] == [2, 3, 4]
+            offsets: list[int] = []
+            async for record in reader:
+                offsets.append(record.offset)
+                if record.offset == 34:
+                    break
+            assert offsets == list(range(5, 35))
+
+    run(story())
+
+
+def test_iteration_obeys_seek_pause_and_assign(run: Run) -> None:
+    async def story() -> None:
+        _, client = await opened()
+        async with client, client.reader({T0: 0}) as reader:
+            assert (await anext(reader)).offset == 0
+            reader.seek(T0, 20)
+            assert (await anext(reader)).offset == 20
+            reader.pause(T0)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(5):
+                    await anext(reader)
+            reader.resume(T0)
+            assert (await anext(reader)).offset == 21
+            reader.assign({T0: 7})
+            assert (await anext(reader)).offset == 7
+        with pytest.raises(ClientClosed):
+            await anext(reader)
+
+    run(story())
+
+
+def test_a_fetch_after_iteration_has_the_rest_of_the_chunk(run: Run) -> None:
+    async def story() -> None:
+        _, client = await opened(end=PER_FETCH)
+        async with client, client.reader({T0: 0}) as reader:
+            assert (await anext(reader)).offset == 0
+            (chunk,) = await reader.fetch()
+            assert chunk.fetch_offset == 1
+            assert [record.offset for record in iterate_records(chunk.data)][-1] == PER_FETCH - 1
+            assert await reader.position(T0) == PER_FETCH
+            assert await reader.fetch(timeout_ms=10) == []
 
     run(story())
