@@ -345,11 +345,11 @@ class Fetching:
         record = self.next_begun()
         if record is not None:
             return record
-        for partition, cursor in list(self._cursors.items()):
+        for (topic, number), cursor in list(self._cursors.items()):
             records = self._read(cursor, 1)
             if records:
                 self._iterated = cursor
-                return ReceivedRecord(*partition, *records[0])
+                return ReceivedRecord(topic, number, *records[0])
         return None
 
     def next_begun(self) -> ReceivedRecord | None:
@@ -360,7 +360,8 @@ class Fetching:
         record = cursor.batch[cursor.batch_at]
         cursor.batch_at += 1
         cursor.position = record.offset + 1
-        return ReceivedRecord(*cursor.partition, *record)
+        topic, number = cursor.partition
+        return ReceivedRecord(topic, number, *record)
 
     def _read(self, cursor: Cursor, records_max: int) -> list[Record]:
         out: list[Record] = []
