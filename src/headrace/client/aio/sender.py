@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from headrace.client.core.failures import BufferFull, ClientClosed
 from headrace.client.core.identity import new_identity
-from headrace.client.core.lookups import ensure_topics, topic_error
+from headrace.client.core.lookups import ensure_topics, partition_error
 from headrace.client.core.produce_calls import ProduceCall
 from headrace.client.core.sending import Sending, Settle
 from headrace.client.core.settings import ProducerSettings
-from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.protocol.message import Message
 
@@ -70,9 +70,9 @@ class Sender:
         state = await self._client.topic(topic, create=True)
         count = len(state.partitions)
         if partition is not None and not 0 <= partition < count:
-            raise topic_error(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition}", may_appear=False
-            )
+            # The next call asks again: partitions may be added.
+            self._client.session.cluster.forget([topic])
+            raise partition_error(topic, partition, count)
         self.partition_counts[topic] = count
         return count
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from headrace.client.core.failures import error_for, raise_for
 from headrace.client.core.flows import Ask, AskMany, Flow, Session, ask, ask_any, retrying
-from headrace.client.core.lookups import per_partition, refresh_metadata
+from headrace.client.core.lookups import per_partition, raise_for_topic, refresh_metadata
 from headrace.client.core.models import (
     ConfigChange,
     ConfigEntry,
@@ -94,8 +94,9 @@ def describe_configs(
                 yield from _know_brokers(session)
                 response = yield from ask(session, home, request, DescribeConfigsResponse)
             for result in response.results:
-                what = f"configs of {result.resource_name!r}"
-                raise_for(result.error_code, result.error_message, what)
+                name = result.resource_name
+                what = f"configs of {name!r}"
+                raise_for_topic(result.error_code, result.error_message, name, what)
                 key = ConfigResource(ResourceType(result.resource_type), result.resource_name)
                 found[key] = {entry.name: _entry(entry) for entry in result.configs}
         return found
@@ -141,8 +142,9 @@ def alter_configs(
                 yield from _know_brokers(session)
                 response = yield from ask(session, home, request, IncrementalAlterConfigsResponse)
             for result in response.responses:
-                what = f"configs of {result.resource_name!r}"
-                raise_for(result.error_code, result.error_message, what)
+                name = result.resource_name
+                what = f"configs of {name!r}"
+                raise_for_topic(result.error_code, result.error_message, name, what)
 
     yield from retrying(session, attempt)
 

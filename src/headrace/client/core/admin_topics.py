@@ -5,7 +5,7 @@ from uuid import UUID
 
 from headrace.client.core.failures import raise_for
 from headrace.client.core.flows import Flow, Pause, Session, ask_any, retrying
-from headrace.client.core.lookups import refresh_metadata, topic_error
+from headrace.client.core.lookups import raise_for_topic, refresh_metadata, topic_error
 from headrace.client.core.models import (
     BrokerDescription,
     ClusterDescription,
@@ -120,11 +120,7 @@ def delete_topics(session: Session, topics: Collection[str | UUID]) -> Flow[None
         session.cluster.forget(names)
         for result in response.responses:
             what = f"delete topic {result.name or result.topic_id!s}"
-            if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise topic_error(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result.name or "", may_appear=False
-                )
-            raise_for(result.error_code, result.error_message, what)
+            raise_for_topic(result.error_code, result.error_message, result.name or "", what)
 
     yield from retrying(session, attempt)
 
@@ -211,7 +207,8 @@ def create_partitions(
     def attempt() -> Flow[None]:
         response = yield from ask_any(session, request, CreatePartitionsResponse)
         for result in response.results:
-            raise_for(result.error_code, result.error_message, f"partitions of {result.name!r}")
+            what = f"partitions of {result.name!r}"
+            raise_for_topic(result.error_code, result.error_message, result.name, what)
         if not validate_only:
             yield from _until_visible(session, counts)
 

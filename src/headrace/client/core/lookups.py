@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from headrace.client.core.cluster import TopicState
-from headrace.client.core.failures import error_for
+from headrace.client.core.failures import error_for, raise_for
 from headrace.client.core.flows import Ask, AskMany, Flow, Session, ask_any, retrying
 from headrace.client.core.models import ListedOffset, OffsetSpec
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
@@ -80,6 +80,21 @@ def topic_error(code: ErrorCode, name: str, *, may_appear: bool) -> ApiError:
     return error_for(code, None, f"topic {name!r}")
 
 
+def raise_for_topic(code: int, message: str | None, name: str, what: str) -> None:
+    """Raise what a broker says of an existing topic; that there is none is an answer too."""
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise topic_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, may_appear=False)
+    raise_for(code, message, what)
+
+
+def partition_error(topic: str, partition: int, count: int) -> ApiError:
+    """The error for a number that the topic has no partition for."""
+    there = f"partitions 0 to {count - 1}" if count > 1 else "only partition 0"
+    return MissingTopic(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} has {there}, not {partition}"
+    )
+
+
 class MissingTopic(ApiError):
     """The topic or partition does not exist; waiting for it would only hide a typing error."""
 
@@ -98,13 +113,9 @@ def by_leader(
     groups: dict[NodeId, list[TopicPartition]] = {}
     for partition in wanted:
         count = len(known[partition.topic].partitions)
-        if partition.partition >= count:
+        if not 0 <= partition.partition < count:
             session.cluster.forget([partition.topic])
-            raise MissingTopic(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {partition.topic!r} has {count} partitions, no number "
-                f"{partition.partition}",
-            )
+            raise partition_error(partition.topic, partition.partition, count)
         leader = session.cluster.leader(partition)
         if leader is None:
             session.cluster.forget([partition.topic])

@@ -151,7 +151,7 @@ def test_a_partition_that_does_not_exist_is_refused(
     async def story() -> None:
         _, client = await opened(loop, partitions=3)
         async with client, client.producer() as producer:
-            with pytest.raises(ApiError, match=f"t-{partition}"):
+            with pytest.raises(ApiError, match=f"has partitions 0 to 2, not {partition}"):
                 await producer.send("t", b"v", partition=partition)
 
     run(story())
@@ -269,7 +269,7 @@ def test_a_ready_made_batch_is_sent_as_it_is(run: Run, loop: VirtualLoop) -> Non
             await producer.send_and_wait("t", b"before")
             delivery = await producer.send_batch(TopicPartition("t", 0), batch)
             assert (await delivery).offset == 1
-            with pytest.raises(ApiError, match="t-8"):
+            with pytest.raises(ApiError, match="topic 't' has only partition 0, not 8"):
                 await producer.send_batch(TopicPartition("t", 8), batch)
         assert [record.key for record in log.records[0]] == [None, b"a", b"b"]
         assert log.stamps[-1] == (4, 0, 1)
@@ -306,5 +306,19 @@ def test_a_record_of_wrong_types_is_refused_at_once_and_harms_no_other(
             with pytest.raises(TypeError):
                 await producer.send(**arguments)
         assert [record.value for record in log.records[0]] == [b"good"]
+
+    run(story())
+
+
+def test_a_wrong_partition_is_not_called_a_missing_topic(run: Run, loop: VirtualLoop) -> None:
+    async def story() -> None:
+        log, client = await opened(loop, partitions=5)
+        async with client, client.producer() as producer:
+            for wrong in (99, -1):
+                with pytest.raises(ApiError, match=f"'t' has partitions 0 to 4, not {wrong}"):
+                    await producer.send("t", b"v", partition=wrong)
+            log.broker.partitions = 6
+            added = await producer.send_and_wait("t", b"v", partition=5)
+            assert added.partition == 5
 
     run(story())

@@ -6,6 +6,7 @@ import pytest
 
 from headrace.client import ConfigChange, ConfigResource, NewTopic, ResourceType
 from headrace.client.core import admin_state, admin_topics
+from headrace.client.core.lookups import MissingTopic
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
 from headrace.protocol.messages.create_topics import (
@@ -149,6 +150,26 @@ def test_a_refused_config_change_names_the_resource() -> None:
     )
     with pytest.raises(ApiError, match="configs of 't': unknown key k"):
         play.answer(IncrementalAlterConfigsResponse(responses=[refusal]))
+
+
+def test_configs_of_a_missing_topic_are_not_asked_for_again() -> None:
+    resource = ConfigResource(ResourceType.TOPIC, "nowhere")
+    changes = {resource: [ConfigChange("k", "v")]}
+    play = Play(admin_state.alter_configs(make_session(), changes, validate_only=False))
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unaltered = AlterConfigsResourceResponse(
+        error_code=missing, resource_type=2, resource_name="nowhere"
+    )
+    with pytest.raises(MissingTopic, match="topic 'nowhere' does not exist"):
+        play.answer(IncrementalAlterConfigsResponse(responses=[unaltered]))
+    described = Play(
+        admin_state.describe_configs(make_session(), [resource], keys=None, documentation=False)
+    )
+    unknown = DescribeConfigsResult(
+        error_code=missing, resource_type=2, resource_name="nowhere", configs=[]
+    )
+    with pytest.raises(MissingTopic, match="topic 'nowhere' does not exist"):
+        described.answer(DescribeConfigsResponse(results=[unknown]))
 
 
 def test_records_are_deleted_by_the_leaders_of_their_partitions() -> None:

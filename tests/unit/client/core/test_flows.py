@@ -151,9 +151,10 @@ def test_only_partitions_that_failed_are_asked_for_again_and_with_new_metadata()
     assert play.result == {T0: ListedOffset(10, 5, -1), T1: ListedOffset(20, 5, -1)}
 
 
-def test_a_partition_beyond_the_last_is_named() -> None:
-    with pytest.raises(MissingTopic, match="2 partitions, no number 7"):
-        looked_up(make_session(), {TopicPartition("t", 7): LATEST})
+@pytest.mark.parametrize("number", [-1, 2, 7])
+def test_a_partition_that_the_topic_lacks_is_named(number: int) -> None:
+    with pytest.raises(MissingTopic, match=f"topic 't' has partitions 0 to 1, not {number}"):
+        looked_up(make_session(), {TopicPartition("t", number): LATEST})
 
 
 def test_special_offsets_ask_for_a_version_that_has_them() -> None:
