@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,10 +40,18 @@ def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.stderr.close()
 
 
-def refused(*options: str) -> str:
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+def refused(*options: str, code: int = 1) -> str:
     """What `serve` says when it must not start; it has to end by itself."""
     done = subprocess.run(command(*options), capture_output=True, text=True, timeout=WAIT_SECONDS)
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr
 
@@ -105,8 +114,14 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
     listen = f"127.0.0.1:{free_port()}"
     with serving("--data-dir", str(tmp_path / "a"), "--listen", listen):
         said = refused("--data-dir", str(tmp_path / "b"), "--listen", listen)
-    assert listen.split(":")[1] in said
-    assert "hint:" in said
+    assert f"hint: another program listens on port {listen.split(':')[1]};" in said
+
+
+def test_the_ready_line_has_brackets_around_an_ipv6_address(tmp_path: Path) -> None:
+    if not has_ipv6():
+        pytest.skip("this machine has no IPv6 loopback")
+    with serving("--data-dir", str(tmp_path), "--listen", "[::1]:0") as (_, ready):
+        assert "PLAINTEXT://[::1]:" in ready
 
 
 @pytest.mark.parametrize(
@@ -114,13 +129,23 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
     [
         (["--set", "log.retntion.ms=5"], "did you mean log.retention.ms?"),
         (["--set", "log.retention.ms=soon"], "Not a number of type LONG"),
-        (["--set", "nonsense"], "expected KEY=VALUE"),
-        (["--listen", "nowhere"], "expected NAME://HOST:PORT"),
         (["--config", "/does/not/exist.toml"], "No such file"),
     ],
 )
 def test_a_wrong_option_says_what_to_do(options: list[str], message: str, tmp_path: Path) -> None:
     assert message in refused("--data-dir", str(tmp_path), *options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--set", "nonsense"], "expected KEY=VALUE"),
+        (["--listen", "nowhere"], "NAME://HOST:PORT"),
+        (["--log-level", "loud"], "'loud' is not debug"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(options: list[str], message: str, tmp_path: Path) -> None:
+    assert message in refused("--data-dir", str(tmp_path), *options, code=2)
 
 
 def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:

@@ -116,12 +116,17 @@ def test_a_paused_broker_can_be_stopped() -> None:
 
 
 def test_settings_and_data_directory_are_honoured(tmp_path: Path) -> None:
-    settings = {"num.partitions": "3", "auto.create.topics.enable": "true"}
+    settings: dict[str, str | int | bool] = {
+        "num.partitions": 3,
+        "auto.create.topics.enable": True,
+        "node.id": "7",
+    }
     with (
         Broker(settings=settings, data_dir=tmp_path) as broker,
         Client(broker.bootstrap_servers) as client,
         client.producer() as producer,
     ):
+        broker.create_topic("by-hand", configs={"retention.ms": 5, "preallocate": True})
         producer.send_and_wait("made-by-asking", b"x")
         described = client.admin.describe_topics(["made-by-asking"])["made-by-asking"]
         assert len(described.partitions) == 3

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -38,7 +39,7 @@ def consume(
         ),
     ] = "beginning",
     count: Annotated[
-        int | None, typer.Option("--count", "-n", help="Stop after this many records.")
+        int | None, typer.Option("--count", "-n", min=0, help="Stop after this many records.")
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow/--no-follow", "-F/-e", help="Wait for more at the end.")
@@ -63,10 +64,8 @@ def consume(
         ends = None if follow else _ends(client, list(starts))
         with client.reader(starts, settings) as reader:
             records = _records(reader, starts, ends)
-            for number, record in enumerate(records, start=1):
+            for record in islice(records, count):
                 _show(record, line_format)
-                if count is not None and number >= count:
-                    break
     sys.stdout.flush()
 
 

@@ -1,8 +1,11 @@
 """The root of the command line: finds the command, runs it, turns errors into exit codes."""
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Annotated
 
 import typer
 
@@ -32,7 +35,7 @@ def build(only: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     # A callback keeps the command's name part of the command line when there is only one.
-    app.callback()(lambda: None)
+    app.callback()(_root)
     for name, module in COMMANDS.items():
         if only is None or name == only:
             import_module(module).register(app)
@@ -44,7 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     named = arguments[0] if arguments and arguments[0] in COMMANDS else None
     try:
-        build(named)(args=arguments, prog_name="headrace")
+        try:
+            build(named)(args=arguments, prog_name="headrace")
+        finally:
+            sys.stdout.flush()  # here an error can still be told, at exit it could not
+    except OSError as error:
+        sys.exit(_report_io(error))
     except HeadraceError as error:
         sys.exit(report(error))
     except KeyboardInterrupt:
@@ -57,6 +65,39 @@ def report(error: HeadraceError) -> int:
     if error.hint:
         print(f"  hint: {error.hint}", file=sys.stderr)
     return UNREACHABLE if _is_unreachable(error) else FAILED
+
+
+def _report_io(error: OSError) -> int:
+    """One line about a file or the output; then nothing more is written to a broken output."""
+    if error.filename is not None:
+        print(f"headrace: {error.filename}: {error.strerror}", file=sys.stderr)
+    elif error.errno != errno.EPIPE:  # a reader that has seen enough is no news
+        print(f"headrace: cannot write the output: {error.strerror or error}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # What is left in the buffer would fail once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILED
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from headrace.cli.version import version
+
+        version()
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
 
 
 def _is_unreachable(error: HeadraceError) -> bool:

@@ -1,6 +1,7 @@
 """Options that several commands share, and the client they lead to."""
 
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,7 +9,7 @@ import typer
 from headrace.core.errors import InvalidConfig
 
 if TYPE_CHECKING:
-    from headrace.client import Client
+    from headrace.client import Client, ClientSettings
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 KNOCK_SECONDS = 3
@@ -37,11 +38,21 @@ Topic = Annotated[str, typer.Argument(help="Name of the topic.", show_default=Fa
 
 def connect(bootstrap: str) -> "Client":
     """A client for a short-lived command: it gives up early rather than wait for a dead broker."""
-    from headrace.client import Client, ClientSettings
+    from headrace.client import Client
 
-    settings = ClientSettings(bootstrap, client_id="headrace-cli", call_timeout_ms=15_000)
+    settings = replace(client_settings(bootstrap), call_timeout_ms=15_000)
     _knock(settings.addresses)
     return Client(settings)
+
+
+def client_settings(bootstrap: str) -> "ClientSettings":
+    """Settings for the address given; one that cannot be read is wrong usage."""
+    from headrace.client import ClientSettings
+
+    try:
+        return ClientSettings(bootstrap, client_id="headrace-cli")
+    except InvalidConfig as error:
+        raise typer.BadParameter(str(error), param_hint="--bootstrap") from error
 
 
 def _knock(addresses: list[tuple[str, int]]) -> None:
@@ -74,8 +85,8 @@ def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            raise InvalidConfig(
-                f"{option} {pair}: expected KEY=VALUE", hint=f"write {option} retention.ms=60000"
+            raise typer.BadParameter(
+                f"{pair!r}: expected KEY=VALUE, as retention.ms=60000", param_hint=option
             )
         parsed[name.strip()] = value
     return parsed

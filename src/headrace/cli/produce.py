@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from headrace.client import ProducerSettings, RecordMetadata
 
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PENDING_MAX = 10_000
 """Records that may await their acknowledgement, so that endless input needs no endless memory."""
 
@@ -40,7 +41,7 @@ def produce(
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; may be repeated."),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", help="Only to this.")
+        int | None, typer.Option("--partition", "-p", min=0, help="Only to this.")
     ] = None,
     line_format: Annotated[
         str,
@@ -119,6 +120,8 @@ def settings_of(acks: str, codec: str) -> "ProducerSettings":
 
     if acks not in ("all", "1", "0"):
         raise typer.BadParameter(f"{acks!r} is not all, 1 or 0", param_hint="--acks")
+    if codec not in CODECS:
+        raise typer.BadParameter(f"{codec!r} is not {', '.join(CODECS)}", param_hint="--codec")
     chosen: Any = acks if acks == "all" else int(acks)
     named: Any = codec
     return ProducerSettings(acks=chosen, codec=named)

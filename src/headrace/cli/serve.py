@@ -1,8 +1,10 @@
 """`headrace serve`: one broker in this process, until it is told to stop."""
 
 import asyncio
+import errno
 import gc
 import logging
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -11,13 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options import parse_pairs
-from headrace.core.errors import StartupRefused
+from headrace.core.errors import InvalidConfig, StartupRefused
+from headrace.core.listeners import Endpoint, parse_endpoint
 
 if TYPE_CHECKING:
     from headrace.core.broker_configs import BrokerConfig
 
 logger = logging.getLogger(__name__)
 
+LOG_LEVELS = ("debug", "info", "warning", "error")
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -50,6 +54,10 @@ def serve(
     """Run a broker. Ctrl-C or SIGTERM stops it cleanly."""
     from headrace.node.config import load
 
+    if log_level.lower() not in LOG_LEVELS:
+        raise typer.BadParameter(
+            f"{log_level!r} is not {', '.join(LOG_LEVELS)}", param_hint="--log-level"
+        )
     logging.basicConfig(
         level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -57,9 +65,7 @@ def serve(
     if data_dir is not None:
         overrides["log.dirs"] = data_dir
     if listen:
-        overrides["listeners"] = ",".join(
-            address if "://" in address else f"PLAINTEXT://{address}" for address in listen
-        )
+        overrides["listeners"] = ",".join(_listener(address) for address in listen)
     broker_config = load(config, overrides=overrides)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(broker_config))
@@ -75,11 +81,9 @@ async def _serve(config: "BrokerConfig") -> None:
         await node.start()
     except OSError as error:
         await node.stop()
-        raise StartupRefused(
-            f"cannot start: {error}", hint="is the address in use, or the directory not writable?"
-        ) from error
+        raise StartupRefused(f"cannot start: {error}", hint=_start_hint(error)) from error
     addresses = ", ".join(
-        f"{name}://{host}:{port}" for name, (host, port) in node.addresses.items()
+        str(Endpoint(name, host, port)) for name, (host, port) in node.addresses.items()
     )
     # What start-up built stays for good: the collector need not look at it ever again.
     gc.collect()
@@ -92,6 +96,26 @@ async def _serve(config: "BrokerConfig") -> None:
     await stopping.wait()
     logger.info("stopping")
     await node.stop()
+
+
+def _listener(address: str) -> str:
+    """An address of the command line as Kafka's `listeners` wants it."""
+    named = address if "://" in address else f"PLAINTEXT://{address}"
+    try:
+        parse_endpoint("--listen", named)
+    except InvalidConfig as error:
+        raise typer.BadParameter(
+            f"{address!r}: expected HOST:PORT or NAME://HOST:PORT", param_hint="--listen"
+        ) from error
+    return named
+
+
+def _start_hint(error: OSError) -> str:
+    if error.errno != errno.EADDRINUSE:
+        return "is the address one of this machine, and the directory writable?"
+    port = re.search(r", (\d+)[,)]", str(error))  # the loops name the address in their message
+    taken = f"port {port[1]}" if port else "the port"
+    return f"another program listens on {taken}; stop it, or choose another with --listen"
 
 
 def _on_stop_signals(stop: Callable[[], None]) -> None:

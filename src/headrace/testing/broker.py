@@ -25,6 +25,8 @@ PORTS = range(15_000, 32_000)
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
 
+ConfigValue = str | bool | int | float
+
 
 class Broker:
     """One broker with its own port and temporary directory; a context manager, sync or async.
@@ -37,12 +39,12 @@ class Broker:
     def __init__(
         self,
         *,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, ConfigValue] | None = None,
         data_dir: str | os.PathLike[str] | None = None,
         durable: bool = False,
         port: int | None = None,
     ) -> None:
-        self._settings = dict(settings or {})
+        self._settings = _as_text(settings)
         self._durable = durable
         self._wanted_port = port
         self._port = port
@@ -125,13 +127,13 @@ class Broker:
         self._running_thread().release()
 
     def create_topic(
-        self, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None
+        self, name: str, *, partitions: int = 1, configs: Mapping[str, ConfigValue] | None = None
     ) -> str:
         """Create a topic and return its name, so that it can be used in an expression."""
         from headrace.client import Client, NewTopic
 
         with Client(self.bootstrap_servers) as client:
-            client.admin.create_topics([NewTopic(name, partitions, 1, dict(configs or {}))])
+            client.admin.create_topics([NewTopic(name, partitions, 1, _as_text(configs))])
         return name
 
     def __enter__(self) -> Self:
@@ -216,6 +218,13 @@ class Broker:
         if self._thread is None:
             raise RuntimeError("the broker is not running")
         return self._thread
+
+
+def _as_text(configs: Mapping[str, ConfigValue] | None) -> dict[str, str]:
+    """Configs as Kafka writes them: 3 is "3", True is "true"."""
+    from headrace.core.config_keys import format_value
+
+    return {name: format_value(value) or "" for name, value in (configs or {}).items()}
 
 
 def free_port() -> int:

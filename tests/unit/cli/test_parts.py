@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 from headrace.cli.bench.measuring import percentile, rates
 from headrace.cli.consume import iso_time
@@ -32,7 +33,7 @@ def test_rates_are_per_second() -> None:
 def test_pairs_may_hold_equal_signs_and_the_later_one_wins() -> None:
     pairs = ["a=1", "b=x=y", "a=2"]
     assert parse_pairs(pairs, "--set") == {"a": "2", "b": "x=y"}
-    with pytest.raises(InvalidConfig, match="expected KEY=VALUE"):
+    with pytest.raises(typer.BadParameter, match="expected KEY=VALUE"):
         parse_pairs(["a"], "--set")
 
 

@@ -6,7 +6,14 @@ from typing import Annotated
 import typer
 
 from headrace.cli.bench.measuring import rates, run, show
-from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, Topic, wants_json
+from headrace.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Output,
+    Topic,
+    client_settings,
+    wants_json,
+)
 from headrace.cli.output import progress_bar
 
 
@@ -34,7 +41,7 @@ async def _consume(bootstrap: str, topic: str, *, decode: bool) -> tuple[int, in
     """Offsets covered, record bytes (without `decode`: bytes fetched) and seconds."""
     from headrace.client import EARLIEST, LATEST, AsyncClient, TopicPartition
 
-    async with AsyncClient(bootstrap) as client:
+    async with AsyncClient(client_settings(bootstrap)) as client:
         described = (await client.admin.describe_topics([topic]))[topic]
         partitions = [TopicPartition(topic, each.partition) for each in described.partitions]
         starts = await client.admin.list_offsets(dict.fromkeys(partitions, EARLIEST))

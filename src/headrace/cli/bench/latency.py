@@ -6,7 +6,14 @@ from typing import Annotated
 import typer
 
 from headrace.cli.bench.measuring import RecordCount, RecordSize, percentile, run, show
-from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, Topic, wants_json
+from headrace.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Output,
+    Topic,
+    client_settings,
+    wants_json,
+)
 from headrace.cli.output import progress_bar
 
 WARM_UP = 50
@@ -47,7 +54,10 @@ async def _produce_singly(
     settings = ProducerSettings(acks="all" if acks == "all" else 1, linger_ms=0)
     value = bytes(size)
     times = []
-    async with AsyncClient(bootstrap) as client, client.producer(settings) as producer:
+    async with (
+        AsyncClient(client_settings(bootstrap)) as client,
+        client.producer(settings) as producer,
+    ):
         with progress_bar() as progress:
             task = progress.add_task("measuring", total=records)
             for number in range(-WARM_UP, records):

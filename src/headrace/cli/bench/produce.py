@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.bench.measuring import RecordCount, RecordSize, rates, run, show
-from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, Topic, wants_json
+from headrace.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Output,
+    Topic,
+    client_settings,
+    wants_json,
+)
 from headrace.cli.output import progress_bar
 from headrace.cli.produce import settings_of
 
@@ -43,7 +50,10 @@ async def _produce(
     from headrace.client import AsyncClient
 
     value = bytes(size)
-    async with AsyncClient(bootstrap) as client, client.producer(settings) as producer:
+    async with (
+        AsyncClient(client_settings(bootstrap)) as client,
+        client.producer(settings) as producer,
+    ):
         await producer.send_and_wait(topic, value)  # connections and ids are not what we measure
         with progress_bar() as progress:
             task = progress.add_task("producing", total=records)
