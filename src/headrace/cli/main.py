@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         finally:
             sys.stdout.flush()  # here an error can still be told, at exit it could not
     except OSError as error:
-        sys.exit(_report_io(error))
+        sys.exit(_report_io(error, named))
     except HeadraceError as error:
         sys.exit(report(error))
     except KeyboardInterrupt:
@@ -67,10 +67,12 @@ def report(error: HeadraceError) -> int:
     return UNREACHABLE if _is_unreachable(error) else FAILED
 
 
-def _report_io(error: OSError) -> int:
-    """One line about a file or the output; then nothing more is written to a broken output."""
+def _report_io(error: OSError, command: str | None) -> int:
+    """One line about the file or the output that failed; the exit code."""
     if error.filename is not None:
         print(f"headrace: {error.filename}: {error.strerror}", file=sys.stderr)
+    elif command == "serve":  # it writes to many places, and nothing to its output
+        print(f"headrace: {error}", file=sys.stderr)
     elif error.errno != errno.EPIPE:  # a reader that has seen enough is no news
         print(f"headrace: cannot write the output: {error.strerror or error}", file=sys.stderr)
     try:
