@@ -73,7 +73,9 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
             continue
         name = _BY_VARIABLE.get(variable)
         if name is None:
-            hint = suggestion(variable, _BY_VARIABLE)
+            # Without the prefix: all that begins with it would look alike.
+            wanted = variable.removeprefix(PREFIX).lower().replace("_", ".")
+            hint = suggestion(wanted, BROKER_KEYS)
             known = f"; {hint}" if hint else ""
             logger.warning("environment: %s names no configuration key, ignored%s", variable, known)
             continue
