@@ -128,19 +128,30 @@ def behind_tls(broker: HeadraceProcess, directory: Path) -> Iterator[tuple[int, 
 
     async def serve(near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
         far, forth = await asyncio.open_connection(HOST, broker.port)
-        await asyncio.gather(pump(near, forth), pump(far, back), return_exceptions=True)
+        try:
+            await asyncio.gather(pump(near, forth), pump(far, back), return_exceptions=True)
+        finally:
+            forth.transport.abort()
+            back.transport.abort()
+
+    async def hang_up() -> None:
+        server.close()
+        serving = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+        await asyncio.sleep(0)  # aborted transports let go of their sockets in the next turn
 
     server = loop.run_until_complete(asyncio.start_server(serve, HOST, port, ssl=context))
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    yield port, certificate
-    loop.call_soon_threadsafe(server.close)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
-    loop.run_until_complete(asyncio.sleep(0))
-    loop.close()
+    try:
+        yield port, certificate
+    finally:
+        asyncio.run_coroutine_threadsafe(hang_up(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 class OneAddress(AsyncClient):
