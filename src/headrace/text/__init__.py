@@ -1,0 +1,1 @@
+"""The text door: lines over plain TCP, for `nc` and for learning."""

@@ -1,0 +1,1 @@
+"""The HTTP door: REST with JSON, live streams, metrics and its own description."""
