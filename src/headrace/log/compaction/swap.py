@@ -101,10 +101,17 @@ def recover_swaps(files: FileSystem, directory: str, names: Sequence[str]) -> bo
         logger.warning("finishing a replacement: segment=%s/%s.log", directory, digits)
         # Without a `.log.swap` only an index has yet to take its name.
         if digits + LOG + SWAP in leftovers:
+            _settle_commit(files, directory)
             _remove_replaced(files, directory, names, int(digits))
         _rename_all(files, directory, int(digits), SWAP, "")
     files.sync_directory(directory)
     return True
+
+
+def _settle_commit(files: FileSystem, directory: str) -> None:
+    """The process may have died between the renaming that commits and its sync: nothing else may
+    reach the disk before it does."""
+    files.sync_directory(directory)
 
 
 def _digits(name: str) -> str:
