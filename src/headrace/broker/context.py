@@ -1,7 +1,7 @@
 """What a handler sees of the world: the services, who asks, and how to answer."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.files import Buffer
@@ -10,8 +10,9 @@ from headrace.security.authorizer import Action, Authorizer, Operation, Resource
 
 if TYPE_CHECKING:
     from headrace.broker.auto_creation import AutoCreation
-    from headrace.broker.connection import Answer, Connection
+    from headrace.broker.connection import Answer, Waiting
     from headrace.broker.fetch_sessions import FetchSessions
+    from headrace.broker.pacing import Pace
     from headrace.broker.producer_ids import ProducerIds
     from headrace.controller.controller import Controller
     from headrace.core.broker_configs import BrokerConfig
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.core.seams import Clock, Randomness
     from headrace.protocol.message import Message
     from headrace.replication.replicas import Replicas
+    from headrace.security.principal import Principal
 
 NO_ANSWER: Sequence[Buffer] = ()
 
@@ -72,6 +74,30 @@ class Services:
         self.randomness = randomness
 
 
+class Named(Protocol):
+    """A listener as handlers know it."""
+
+    name: str
+
+
+class Caller(Protocol):
+    """Who asks: a client's connection, or a door of this process."""
+
+    principal: "Principal"
+    client_host: str
+    local_host: str
+    client_software: tuple[str, str]
+    waiting: "dict[Waiting, None]"
+    pace: "Pace"
+
+    @property
+    def listener(self) -> Named: ...
+
+    def complete(self, answer: "Answer", parts: Sequence[Buffer]) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class RequestContext:
     """One request: who sent it, in which version, and the way back."""
 
@@ -80,7 +106,7 @@ class RequestContext:
     def __init__(
         self,
         services: Services,
-        connection: "Connection",
+        connection: Caller,
         api_version: int,
         correlation_id: int,
         answer: "Answer",

@@ -56,12 +56,12 @@ class Dispatcher:
             # Like Kafka, deaf to bytes behind the request: librdkafka sends some.
             request, _ = handler.request_class.decode_from(frame, version, header.body_position)
         if handler.is_async:
-            self._start(context, handler, request)
+            self._start(context, connection, handler, request)
             return
         try:
             response = handler.call(context, request)
         except HeadraceError as error:
-            response = _refusal(handler, request, error)
+            response = refusal(handler, request, error)
         if response is not None:
             context.reply(response)  # type: ignore[arg-type]  # only async handlers return awaitables
 
@@ -72,18 +72,24 @@ class Dispatcher:
         self._handlers[api_key] = loaded = (route, route.load())
         return loaded
 
-    def _start(self, context: RequestContext, handler: Handler, request: Message) -> None:
+    def _start(
+        self,
+        context: RequestContext,
+        connection: "Connection",
+        handler: Handler,
+        request: Message,
+    ) -> None:
         async def run() -> None:
             try:
                 response = await handler.call(context, request)  # type: ignore[misc]  # is_async
             except HeadraceError as error:
-                response = _refusal(handler, request, error)
+                response = refusal(handler, request, error)
             context.reply(response)
 
-        context.connection.hold()
+        connection.hold()
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
-        task.add_done_callback(lambda done: self._finished(done, context.connection))
+        task.add_done_callback(lambda done: self._finished(done, connection))
 
     def _finished(self, task: asyncio.Task[None], connection: "Connection") -> None:
         self._tasks.discard(task)
@@ -107,7 +113,8 @@ class Dispatcher:
             task.cancel()
 
 
-def _refusal(handler: Handler, request: Message, error: HeadraceError) -> Message:
+def refusal(handler: Handler, request: Message, error: HeadraceError) -> Message:
+    """The answer to a request that is refused as a whole; without such a form, raises."""
     if handler.refuse is None:
         raise error
     return handler.refuse(request, error.code, str(error) or None)
