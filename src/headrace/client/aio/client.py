@@ -8,9 +8,9 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.client.aio.link import Answer, Connect, Link, connect_by_loop
+from headrace.client.aio.link import Answer, BrokerLink, Connect, Link, Links, connect_by_loop
 from headrace.client.aio.reader import AsyncReader
-from headrace.client.core.cluster import Cluster, TopicState
+from headrace.client.core.cluster import BrokerAddress, Cluster, TopicState
 from headrace.client.core.failures import BrokerUnreachable, ClientClosed
 from headrace.client.core.flows import SHARED_CHANNEL, Ask, AskMany, Effect, Flow, Session
 from headrace.client.core.lookups import ensure_topics, refresh_metadata
@@ -41,7 +41,8 @@ class AsyncClient:
         async with AsyncClient("localhost:9092") as client:
             await client.admin.create_topics([NewTopic("orders", partitions=3)])
 
-    Use it from one event loop. `connect`, `clock` and `randomness` are seams for tests.
+    Use it from one event loop. `connect`, `clock` and `randomness` are seams for tests; `links`
+    is the seam for a way to brokers that is no socket.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class AsyncClient:
         target: str | Iterable[str] | ClientSettings,
         *,
         connect: Connect | None = None,
+        links: Links | None = None,
         clock: Clock | None = None,
         randomness: Randomness | None = None,
     ) -> None:
@@ -56,9 +58,10 @@ class AsyncClient:
         self.clock: Clock = SystemClock() if clock is None else clock
         self._connect: Connect = connect_by_loop if connect is None else connect
         self._tls = tls_context(self.settings.security)
-        self._links: dict[tuple[NodeId, int], Link] = {}
+        self._new_link: Links = self._socket_link if links is None else links
+        self._links: dict[tuple[NodeId, int], BrokerLink] = {}
         self._channels = count(SHARED_CHANNEL + 1)
-        self._owned: list[AsyncProducer | AsyncReader] = []
+        self._owned: dict[AsyncProducer | AsyncReader, None] = {}
         self._closed = False
         self.session = Session(
             settings=self.settings,
@@ -92,7 +95,7 @@ class AsyncClient:
         from headrace.client.aio.producer import AsyncProducer
 
         producer = AsyncProducer(self, settings or ProducerSettings())
-        self._owned.append(producer)
+        self._owned[producer] = None
         return producer
 
     def reader(
@@ -102,7 +105,7 @@ class AsyncClient:
     ) -> AsyncReader:
         """A reader of these partitions, each from an offset, an end or a time."""
         reader = AsyncReader(self, assignment, settings or ReaderSettings())
-        self._owned.append(reader)
+        self._owned[reader] = None
         return reader
 
     async def connect(self) -> None:
@@ -117,7 +120,7 @@ class AsyncClient:
         """Close producers (flushing them), readers and links."""
         if self._closed:
             return
-        for part in self._owned:
+        for part in list(self._owned):
             await part.close()
         self._closed = True
         links = list(self._links.values())
@@ -126,6 +129,10 @@ class AsyncClient:
             link.close()
         for link in links:
             await link.wait_closed()
+
+    def forget(self, part: "AsyncProducer | AsyncReader") -> None:
+        """A part has been closed by itself; the client need not do it again."""
+        self._owned.pop(part, None)
 
     # -- driving the core
 
@@ -195,7 +202,7 @@ class AsyncClient:
             link.close()
             await link.wait_closed()
 
-    def _link(self, node: NodeId, channel: int) -> Link | HeadraceError:
+    def _link(self, node: NodeId, channel: int) -> BrokerLink | HeadraceError:
         if self._closed:
             return ClientClosed()
         address = self.session.cluster.address(node)
@@ -205,9 +212,11 @@ class AsyncClient:
         if link is None or link.is_closed or not link.address.is_same_place(address):
             if link is not None:
                 link.close()
-            link = Link(address, self.settings, self._tls, self._connect)
-            self._links[node, channel] = link
+            link = self._links[node, channel] = self._new_link(address)
         return link
+
+    def _socket_link(self, address: BrokerAddress) -> Link:
+        return Link(address, self.settings, self._tls, self._connect)
 
     def _connected(self) -> list[NodeId]:
         ready = [

@@ -18,6 +18,32 @@ from headrace.protocol.message import Message
 Answer = asyncio.Future[Message | None]
 
 
+class BrokerLink(Protocol):
+    """A way to one broker, by socket or within the process; closed, the client makes another."""
+
+    address: BrokerAddress
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    @property
+    def in_flight(self) -> int: ...
+
+    def submit(self, ask: Ask) -> Answer:
+        """Start a request; never waits."""
+        ...
+
+    def close(self) -> None: ...
+
+    async def wait_closed(self) -> None: ...
+
+
+Links = Callable[[BrokerAddress], BrokerLink]
+
+
 class Connect(Protocol):
     """The seam to the network: as the loop's `create_connection`, one address at a time."""
 

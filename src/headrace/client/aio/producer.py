@@ -34,6 +34,7 @@ class AsyncProducer:
     """
 
     def __init__(self, client: "AsyncClient", settings: ProducerSettings) -> None:
+        self._client = client
         self._loop = asyncio.get_running_loop()
         self._now_ms = client.clock.now_ms
         self._sender = Sender(client, settings, _settle)
@@ -146,6 +147,7 @@ class AsyncProducer:
             await self._sender.flush()
         finally:
             await self._sender.stop()
+            self._client.forget(self)
 
 
 def _settle(delivery: Delivery, outcome: RecordMetadata | HeadraceError) -> None:

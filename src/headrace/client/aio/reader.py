@@ -117,6 +117,7 @@ class AsyncReader:
     async def close(self) -> None:
         """Stop fetching; answers that still come are dropped."""
         self._closed = True
+        self._client.forget(self)
         for answer in list(self._in_flight):
             answer.cancel()
         await self._client.close_channel(self._fetching.channel)
