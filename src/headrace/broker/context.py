@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from headrace.broker.auto_creation import AutoCreation
     from headrace.broker.connection import Answer, Waiting
     from headrace.broker.fetch_sessions import FetchSessions
+    from headrace.broker.metering import ApiMeter, RequestMeters
     from headrace.broker.pacing import Pace
     from headrace.broker.producer_ids import ProducerIds
     from headrace.controller.controller import Controller
     from headrace.core.broker_configs import BrokerConfig
     from headrace.core.ids import NodeId
     from headrace.core.seams import Clock, Randomness
+    from headrace.protocol.frames import RequestHeader
     from headrace.protocol.message import Message
     from headrace.replication.replicas import Replicas
     from headrace.security.principal import Principal
@@ -42,6 +44,7 @@ class Services:
         "config",
         "controller",
         "fetch_sessions",
+        "meters",
         "node_id",
         "producer_ids",
         "randomness",
@@ -59,6 +62,7 @@ class Services:
         producer_ids: "ProducerIds",
         authorizer: Authorizer,
         auto_creation: "AutoCreation",
+        meters: "RequestMeters",
         clock: "Clock",
         randomness: "Randomness",
     ) -> None:
@@ -70,6 +74,7 @@ class Services:
         self.producer_ids = producer_ids
         self.authorizer = authorizer
         self.auto_creation = auto_creation
+        self.meters = meters
         self.clock = clock
         self.randomness = randomness
 
@@ -99,35 +104,67 @@ class Caller(Protocol):
 
 
 class RequestContext:
-    """One request: who sent it, in which version, and the way back."""
+    """One request: who sent it, in which version, since when, and the way back."""
 
-    __slots__ = ("_answer", "_correlation_id", "_version", "api_version", "connection", "services")
+    __slots__ = (
+        "_answer",
+        "_meter",
+        "_parked",
+        "_version",
+        "api_version",
+        "connection",
+        "header",
+        "services",
+        "size",
+        "started",
+    )
 
     def __init__(
         self,
         services: Services,
         connection: Caller,
-        api_version: int,
-        correlation_id: int,
+        header: "RequestHeader",
         answer: "Answer",
         version: int,
+        meter: "ApiMeter",
+        started: float,
+        size: int,
     ) -> None:
-        """`version` is that of the answer: another one only where the asked one is unknown."""
+        """`version` is that of the answer: another one only where the asked one is unknown.
+
+        `started` is a time of the node's meters, `size` that of the request in bytes.
+        """
         self.services = services
         self.connection = connection
-        self.api_version = api_version
-        self._correlation_id = correlation_id
+        self.header = header
+        self.api_version = header.api_version
+        self.started = started
+        self.size = size
         self._answer = answer
         self._version = version
+        self._meter = meter
+
+    @property
+    def client_id(self) -> str | None:
+        return self.header.client_id
 
     def reply(self, response: "Message | None") -> None:
         """Answer, once; None means that no answer is owed."""
         parts: Sequence[Buffer] = (
             NO_ANSWER
             if response is None
-            else encode_response_parts(response, self._version, self._correlation_id)
+            else encode_response_parts(response, self._version, self.header.correlation_id)
         )
         self.connection.complete(self._answer, parts)
+        self._meter.answered(self, response)
+
+    def park(self) -> None:
+        """The request waits because it asked to; that time is not held against the broker."""
+        self._parked = self.services.meters.now()
+
+    def resume(self) -> None:
+        """The wait is over."""
+        self.started += self.services.meters.now() - self._parked
 
     def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return self.services.authorizer.allows(

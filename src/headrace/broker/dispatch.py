@@ -5,6 +5,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from headrace.broker.context import RequestContext, Services
+from headrace.broker.metering import ApiMeter
 from headrace.broker.routes import ROUTES, Handler, Route
 from headrace.core.errors import HeadraceError, MalformedMessage
 from headrace.protocol.api_keys import ApiKey
@@ -27,16 +28,19 @@ class Dispatcher:
     def __init__(self, services: Services, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max
         self._services = services
-        self._handlers: dict[int, tuple[Route, Handler]] = {}
+        self._now = services.meters.now
+        self._handlers: dict[int, tuple[Route, Handler, ApiMeter]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dispatch(self, connection: "Connection", frame: memoryview) -> None:
         """Start one request. Raises what must cost the client its connection."""
+        started = self._now()
         header = decode_request_header(frame)
         if len(frame) > DECODED_BYTES_MAX and header.api_key != ApiKey.PRODUCE:
             raise MalformedMessage(f"{len(frame)} bytes are too many for API key {header.api_key}")
         version = header.api_version
-        route, handler = self._handlers.get(header.api_key) or self._load(header.api_key)
+        loaded = self._handlers.get(header.api_key) or self._load(header.api_key)
+        route, handler, meter = loaded
         if not route.lowest_served <= version <= route.highest_version:
             if header.api_key != ApiKey.API_VERSIONS:
                 raise MalformedMessage(f"{route.api_key.name} v{version} is not supported")
@@ -44,10 +48,12 @@ class Dispatcher:
         context = RequestContext(
             self._services,
             connection,
-            header.api_version,
-            header.correlation_id,
+            header,
             connection.answer_later(),
             version,
+            meter,
+            started,
+            len(frame),
         )
         request: Message
         if version != header.api_version:
@@ -65,11 +71,12 @@ class Dispatcher:
         if response is not None:
             context.reply(response)  # type: ignore[arg-type]  # only async handlers return awaitables
 
-    def _load(self, api_key: int) -> tuple[Route, Handler]:
+    def _load(self, api_key: int) -> tuple[Route, Handler, ApiMeter]:
         route = ROUTES.get(api_key)
         if route is None:
             raise MalformedMessage(f"API key {api_key} is not supported")
-        self._handlers[api_key] = loaded = (route, route.load())
+        loaded = (route, route.load(), self._services.meters.of(api_key))
+        self._handlers[api_key] = loaded
         return loaded
 
     def _start(

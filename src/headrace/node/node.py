@@ -6,13 +6,16 @@ lock and read the data directory  ->  metadata (controller)  ->  partitions
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from time import perf_counter
 
 from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.context import Services
 from headrace.broker.dispatch import Dispatcher
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.listener import ConnectionCount, Listener
+from headrace.broker.metering import RequestMeters
 from headrace.broker.producer_ids import ProducerIds
 from headrace.controller.commands import BumpLeaderEpochs, RegisterBroker, UnfenceBroker
 from headrace.controller.controller import Controller
@@ -59,7 +62,9 @@ class Node:
         executor: Executor,
         compactor: Compactor | None = None,
         authorizer: Authorizer | None = None,
+        seconds: Callable[[], float] = perf_counter,
     ) -> None:
+        """`seconds` is the clock that requests are measured by."""
         self._config = config
         self._files = files
         self._clock = clock
@@ -67,6 +72,7 @@ class Node:
         self._executor = executor
         self._compactor = compactor or InlineCompactor(files)
         self._authorizer = authorizer or AllowAll()
+        self.meters = RequestMeters(seconds)
         self._node_id = NodeId(config.node_id)
         self._listeners: list[Listener] = []
         self._listening: list[Listening] = []
@@ -135,6 +141,7 @@ class Node:
             producer_ids=ProducerIds(controller, self._node_id),
             authorizer=self._authorizer,
             auto_creation=auto_creation,
+            meters=self.meters,
             clock=self._clock,
             randomness=self._randomness,
         )

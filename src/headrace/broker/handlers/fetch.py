@@ -245,6 +245,7 @@ class WaitingFetch:
         for partition in self._partitions:
             partition.watch(self)
         self._ctx.connection.waiting[self] = None
+        self._ctx.park()
 
     def advanced(self) -> None:
         if self._scheduled:
@@ -272,6 +273,7 @@ class WaitingFetch:
         if self._timer is None:
             return  # the timer and the wake-up met, or the client is gone
         self._leave()
+        self._ctx.resume()
         try:
             result = _read(self._ctx, self._request, self._plan)
             self._ctx.reply(_shape(self._plan, result))

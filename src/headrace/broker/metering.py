@@ -1,0 +1,146 @@
+"""How long requests take and how they end, per API; slow ones, or all of them, become log lines.
+
+A request is measured from the moment its frame is at hand to its answer, without the time it
+waited because it asked to (a long poll). With the level DEBUG on this module's logger each
+request leaves a line, by which it can be followed by its correlation id; nothing of what it
+carries is ever in it. With the level off not even that is checked: the bound above which a
+request is looked at serves for both.
+"""
+
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from headrace.broker.answer_errors import CountErrors, errors_counter
+from headrace.core.metrics import SECONDS_BOUNDS, Histogram
+from headrace.protocol.api_keys import APIS, ApiKey
+
+if TYPE_CHECKING:
+    from headrace.broker.context import RequestContext
+    from headrace.protocol.message import Message
+
+logger = logging.getLogger(__name__)
+
+# Answered when all other members of the group are there: their time says nothing of this broker.
+WAITING_BY_DESIGN: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+# A broker in trouble must not drown its own log: further lines of the second are only counted.
+SLOW_LINES_PER_SECOND: Final = 10
+
+
+class ApiMeter:
+    """The requests of one API."""
+
+    __slots__ = ("_count_errors", "_meters", "_now", "api", "errors", "notice_above", "times")
+
+    def __init__(self, meters: "RequestMeters", api: str) -> None:
+        self.api = api
+        self.times = Histogram()
+        # By error code; an answer with several counts each.
+        self.errors: dict[int, int] = {}
+        # Seconds; a request that took longer is worth a line.
+        self.notice_above = inf
+        self._meters = meters
+        self._now = meters.now
+        self._count_errors: CountErrors | None = None
+
+    def answered(self, context: "RequestContext", response: "Message | None") -> None:
+        """Count one request; runs for every single one, so `observe` is written out here."""
+        seconds = self._now() - context.started
+        times = self.times
+        times.counts[bisect_left(SECONDS_BOUNDS, seconds)] += 1
+        times.total += seconds
+        if response is not None:
+            count_errors = self._count_errors
+            if count_errors is None:
+                count_errors = self._count_errors = errors_counter(type(response))
+            count_errors(response, self.errors)
+        if seconds > self.notice_above:
+            self._meters.notice(self, context, seconds)
+
+
+class RequestMeters:
+    """The meters of one node, and what is done about slow requests."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        """`now` counts seconds, as exactly as it can."""
+        self.now = now
+        self.slow_requests = 0
+        self._by_api: dict[int, ApiMeter] = {}
+        self._slow_seconds = inf
+        self._tracing = False
+        self._second_began = -inf
+        self._lines = 0
+        self._left_out = 0
+
+    def __iter__(self) -> Iterator[ApiMeter]:
+        return iter(self._by_api.values())
+
+    def of(self, api_key: int) -> ApiMeter:
+        """The meter of an API; to be looked up once, not per request."""
+        meter = self._by_api.get(api_key)
+        if meter is None:
+            meter = self._by_api[api_key] = ApiMeter(self, APIS[api_key].name)
+            meter.notice_above = self._bound(api_key)
+        return meter
+
+    def set_slow(self, milliseconds: float) -> None:
+        """From how long on a request counts as slow; none does if negative."""
+        self._slow_seconds = inf if milliseconds < 0 else milliseconds / 1000
+        self.follow_log_level()
+
+    def follow_log_level(self) -> None:
+        """Begin or cease to trace, as the logger's level says; to be called now and then."""
+        self._tracing = logger.isEnabledFor(logging.DEBUG)
+        for api_key, meter in self._by_api.items():
+            meter.notice_above = self._bound(api_key)
+
+    def _bound(self, api_key: int) -> float:
+        if self._tracing:
+            return -inf
+        return inf if api_key in WAITING_BY_DESIGN else self._slow_seconds
+
+    def notice(self, meter: ApiMeter, context: "RequestContext", seconds: float) -> None:
+        """Leave a line about a request that is slow, or about any one while tracing."""
+        header = context.header
+        if seconds > self._slow_seconds and header.api_key not in WAITING_BY_DESIGN:
+            self.slow_requests += 1
+            if self._may_warn():
+                logger.warning(
+                    "slow request: api=%s version=%d correlation_id=%d client_id=%s client=%s"
+                    " principal=%s duration_ms=%.3f bytes=%d",
+                    *_facts(meter, context, seconds),
+                )
+        if self._tracing:
+            logger.debug(
+                "request: api=%s version=%d correlation_id=%d client_id=%s client=%s"
+                " principal=%s duration_ms=%.3f bytes=%d",
+                *_facts(meter, context, seconds),
+            )
+
+    def _may_warn(self) -> bool:
+        now = self.now()
+        if now - self._second_began >= 1:
+            if self._left_out:
+                logger.warning("more slow requests not listed: requests=%d", self._left_out)
+            self._second_began, self._lines, self._left_out = now, 0, 0
+        self._lines += 1
+        if self._lines <= SLOW_LINES_PER_SECOND:
+            return True
+        self._left_out += 1
+        return False
+
+
+def _facts(meter: ApiMeter, context: "RequestContext", seconds: float) -> tuple[object, ...]:
+    header, caller = context.header, context.connection
+    return (
+        meter.api,
+        header.api_version,
+        header.correlation_id,
+        header.client_id,
+        caller.client_host,
+        caller.principal,
+        seconds * 1000,
+        context.size,
+    )
