@@ -25,7 +25,7 @@ from headrace.log.config import LogConfig
 from headrace.log.epochs import EpochCache
 from headrace.log.producer_state import ProducerStates, SentBatch
 from headrace.log.rolling import roll_due, roll_limit_ms
-from headrace.log.segment import Segment
+from headrace.log.segment import NOTHING, Segment, Stretch
 from headrace.log.segments import Segments
 from headrace.log.shaped_log import ShapedLog
 from headrace.log.timestamps import TimestampedOffset, first_at_or_after, latest_timestamp
@@ -263,24 +263,30 @@ class PartitionLog(ShapedLog):
         Empty if there is nothing yet, or, without `at_least_one`, if the first batch is larger
         than `max_bytes`.
         """
+        return self.read_stretch(start, max_bytes, end, at_least_one=at_least_one)[0]
+
+    def read_stretch(
+        self, start: Offset, max_bytes: int, end: Offset, *, at_least_one: bool
+    ) -> Stretch:
+        """Like `read`, and the offset behind the last batch if there is one."""
         self._require_in_range(start)
         if start >= end or start == self.log_end_offset:
-            return b""
+            return NOTHING
         segments = self._segments
         segment = segments.active
         try:
             if start >= segment.base_offset:
-                return segment.read(start, max_bytes, end, at_least_one=at_least_one) or b""
+                return segment.read(start, max_bytes, end, at_least_one=at_least_one) or NOTHING
             for segment in segments.at_or_after(start):
                 if segment.base_offset > start and start < self.log_start_offset:
                     break  # deleted since we looked
-                data = segment.read(start, max_bytes, end, at_least_one=at_least_one)
-                if data is not None:
-                    return data
+                found = segment.read(start, max_bytes, end, at_least_one=at_least_one)
+                if found is not None:
+                    return found
         except OSError as error:
             raise StorageError(f"cannot read {segment.path()}: {error}") from error
         self._require_in_range(start)
-        return b""
+        return NOTHING
 
     def _require_in_range(self, offset: Offset) -> None:
         if not self.log_start_offset <= offset <= self.log_end_offset:

@@ -24,6 +24,10 @@ _base_and_length = Struct(">qi").unpack_from
 _offset_delta = Struct(">i").unpack_from
 _OFFSET_DELTA_AT: Final = 23
 
+# Whole batches, and the offset behind the last of them.
+Stretch = tuple[bytes | memoryview, int]
+NOTHING: Final[Stretch] = (b"", 0)
+
 
 class Segment(IndexedFile):
     """An indexed file that readers and the log look things up in."""
@@ -70,9 +74,7 @@ class Segment(IndexedFile):
             boundaries = self._boundaries = dict(newest)
         boundaries[offset] = position
 
-    def read(
-        self, start: int, max_bytes: int, end: int, *, at_least_one: bool
-    ) -> bytes | memoryview | None:
+    def read(self, start: int, max_bytes: int, end: int, *, at_least_one: bool) -> Stretch | None:
         """Whole batches from the one that holds `start`, all below `end`; None if none is left.
 
         At most `max_bytes`, or one batch if `at_least_one` asks for it and it is larger.
@@ -91,12 +93,12 @@ class Segment(IndexedFile):
         if 0 < stop - position <= max_bytes:
             data = self.file.read(position, stop - position)
             self.remember(end, stop)
-            return data
+            return data, end
         return self._read_cut(position, max_bytes, end, size, at_least_one)
 
     def _read_cut(
         self, position: int, max_bytes: int, end: int, size: int, at_least_one: bool
-    ) -> bytes | memoryview | None:
+    ) -> Stretch | None:
         """Read up to `max_bytes` and cut behind the last batch that is whole and below `end`."""
         if position >= size:
             return None
@@ -104,14 +106,14 @@ class Segment(IndexedFile):
         cut, next_offset = self._whole_batches(data, position, end)
         if cut:
             self.remember(next_offset, position + cut)
-            return data if cut == len(data) else memoryview(data)[:cut]
+            return data if cut == len(data) else memoryview(data)[:cut], next_offset
         if not at_least_one:
-            return b""
+            return NOTHING
         header = parse_header(self.file.read(position, HEADER_SIZE))
         if header.last_offset >= end:
-            return b""
+            return NOTHING
         self.remember(header.last_offset + 1, position + header.size)
-        return self.file.read(position, header.size)
+        return self.file.read(position, header.size), header.last_offset + 1
 
     def _whole_batches(self, data: bytes, position: int, end: int) -> tuple[int, int]:
         """Where the last whole batch below `end` ends within `data`, and the offset after it."""

@@ -40,6 +40,9 @@ class Partition:
         "_on_dirty",
         "_watchers",
         "appended_bytes",
+        "fetched_bytes",
+        "fetched_messages",
+        "first_new_offset",
         "high_watermark",
         "id",
         "isr",
@@ -81,6 +84,10 @@ class Partition:
         # Both only grow; waiting fetches measure what became visible since they looked.
         self.appended_bytes = 0
         self.visible_bytes = 0
+        # For the metrics: what has come in since the start begins here, and what has gone out.
+        self.first_new_offset = log.log_end_offset
+        self.fetched_bytes = 0
+        self.fetched_messages = 0
         self._on_dirty = on_dirty
         self._commit_waiters: deque[tuple[Offset, CommitCallback]] | None = None
         self._watchers: list[Watcher] | None = None

@@ -54,7 +54,7 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
         or request.max_wait_ms <= 0
         or not plan.partitions
     ):
-        return _shape(plan, result)
+        return _answer(plan, result)
     WaitingFetch(ctx, request, plan, result).start()
     return None
 
@@ -64,6 +64,8 @@ class ReadResult(NamedTuple):
     size: int
     failed: bool
     partitions: list[Partition]
+    served: list[tuple[Partition, int, int]]
+    """Partitions that records were found in, with their number and size."""
 
 
 def _plan(ctx: RequestContext, request: FetchRequest) -> Plan:
@@ -103,6 +105,7 @@ def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
     read_committed = request.isolation_level == READ_COMMITTED
     answers = []
     partitions = []
+    served = []
     size = 0
     failed = False
     for wanted in plan.partitions:
@@ -117,7 +120,7 @@ def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
             partition = _find(ctx, wanted)
             # The first batch found leaves whole, whatever the limits: a client with limits
             # smaller than a batch must still get on (KIP-74).
-            found = _read_partition(partition, wanted, data, left, read_committed, size == 0)
+            found, end = _read_partition(partition, wanted, data, left, read_committed, size == 0)
             partitions.append(partition)
         except HeadraceError as error:
             data.error_code = error.code
@@ -126,9 +129,11 @@ def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
             failed = True
         else:
             failed = failed or data.diverging_epoch.end_offset >= 0
-            size += found
-            left = max(left - found, 0)
-    return ReadResult(answers, size, failed, partitions)
+            if found:
+                served.append((partition, end - wanted.fetch_offset, found))
+                size += found
+                left = max(left - found, 0)
+    return ReadResult(answers, size, failed, partitions, served)
 
 
 def _find(ctx: RequestContext, wanted: WantedPartition) -> Partition:
@@ -159,8 +164,8 @@ def _read_partition(
     left: int,
     read_committed: bool,
     at_least_one: bool,
-) -> int:
-    """Fill `data`; how many bytes of records it got."""
+) -> tuple[int, int]:
+    """Fill `data`; how many bytes of records it got, and the offset behind them."""
     partition.check_epoch(wanted.current_leader_epoch)
     log = partition.log
     if wanted.last_fetched_epoch >= 0:
@@ -171,8 +176,9 @@ def _read_partition(
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
     visible = partition.last_stable_offset if read_committed else partition.high_watermark
     records: Buffer = b""
+    behind = 0
     if data.diverging_epoch.end_offset < 0:
-        records = log.read(
+        records, behind = log.read_stretch(
             Offset(wanted.fetch_offset),
             min(left, wanted.partition_max_bytes),
             visible,
@@ -182,7 +188,15 @@ def _read_partition(
     data.high_watermark = partition.high_watermark
     data.last_stable_offset = partition.last_stable_offset
     data.log_start_offset = log.log_start_offset
-    return len(records)
+    return len(records), behind
+
+
+def _answer(plan: Plan, result: ReadResult) -> FetchResponse:
+    """The answer that leaves; only now do records count as fetched."""
+    for partition, messages, size in result.served:
+        partition.fetched_messages += messages
+        partition.fetched_bytes += size
+    return _shape(plan, result)
 
 
 def _shape(plan: Plan, result: ReadResult) -> FetchResponse:
@@ -276,7 +290,7 @@ class WaitingFetch:
         self._ctx.resume()
         try:
             result = _read(self._ctx, self._request, self._plan)
-            self._ctx.reply(_shape(self._plan, result))
+            self._ctx.reply(_answer(self._plan, result))
         except Exception:
             # Nobody above us: without this the connection would wait for the answer forever.
             logger.exception("closing connection after a fault in a waiting fetch")
