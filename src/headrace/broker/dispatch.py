@@ -4,6 +4,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from headrace.broker.beaten_path import learn
 from headrace.broker.context import RequestContext, Services
 from headrace.broker.metering import ApiMeter
 from headrace.broker.routes import ROUTES, Handler, Route
@@ -11,6 +12,7 @@ from headrace.core.errors import HeadraceError, MalformedMessage
 from headrace.protocol.api_keys import ApiKey
 from headrace.protocol.frames import decode_request_header
 from headrace.protocol.message import Message
+from headrace.protocol.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
     from headrace.broker.connection import Connection
@@ -34,6 +36,9 @@ class Dispatcher:
 
     def dispatch(self, connection: "Connection", frame: memoryview) -> None:
         """Start one request. Raises what must cost the client its connection."""
+        path = connection.beaten_path
+        if path is not None and path.serve(connection, frame):
+            return
         started = self._now()
         header = decode_request_header(frame)
         if len(frame) > DECODED_BYTES_MAX and header.api_key != ApiKey.PRODUCE:
@@ -56,11 +61,12 @@ class Dispatcher:
             len(frame),
         )
         request: Message
+        end = -1
         if version != header.api_version:
             request = handler.request_class()
         else:
             # Like Kafka, deaf to bytes behind the request: librdkafka sends some.
-            request, _ = handler.request_class.decode_from(frame, version, header.body_position)
+            request, end = handler.request_class.decode_from(frame, version, header.body_position)
         if handler.is_async:
             self._start(context, connection, handler, request)
             return
@@ -70,6 +76,8 @@ class Dispatcher:
             response = refusal(handler, request, error)
         if response is not None:
             context.reply(response)  # type: ignore[arg-type]  # only async handlers return awaitables
+        if end == len(frame) and isinstance(request, ProduceRequest):
+            learn(self._services, connection, frame, header, request)
 
     def _load(self, api_key: int) -> tuple[Route, Handler, ApiMeter]:
         route = ROUTES.get(api_key)

@@ -11,14 +11,15 @@ import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.broker.answer_errors import CountErrors, errors_counter
 from headrace.core.metrics import SECONDS_BOUNDS, Histogram
 from headrace.protocol.api_keys import APIS, ApiKey
 
 if TYPE_CHECKING:
-    from headrace.broker.context import RequestContext
+    from headrace.broker.context import Caller, RequestContext
+    from headrace.protocol.frames import RequestHeader
     from headrace.protocol.message import Message
 
 logger = logging.getLogger(__name__)
@@ -29,10 +30,23 @@ WAITING_BY_DESIGN: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 SLOW_LINES_PER_SECOND: Final = 10
 
 
+class Measured(Protocol):
+    """What a line about a request says of it."""
+
+    @property
+    def header(self) -> "RequestHeader": ...
+
+    @property
+    def connection(self) -> "Caller": ...
+
+    @property
+    def size(self) -> int: ...
+
+
 class ApiMeter:
     """The requests of one API."""
 
-    __slots__ = ("_count_errors", "_meters", "_now", "api", "errors", "notice_above", "times")
+    __slots__ = ("_count_errors", "_meters", "api", "errors", "notice_above", "now", "times")
 
     def __init__(self, meters: "RequestMeters", api: str) -> None:
         self.api = api
@@ -42,12 +56,12 @@ class ApiMeter:
         # Seconds; a request that took longer is worth a line.
         self.notice_above = inf
         self._meters = meters
-        self._now = meters.now
+        self.now = meters.now
         self._count_errors: CountErrors | None = None
 
     def answered(self, context: "RequestContext", response: "Message | None") -> None:
         """Count one request; runs for every single one, so `observe` is written out here."""
-        seconds = self._now() - context.started
+        seconds = self.now() - context.started
         times = self.times
         times.counts[bisect_left(SECONDS_BOUNDS, seconds)] += 1
         times.total += seconds
@@ -58,6 +72,10 @@ class ApiMeter:
             count_errors(response, self.errors)
         if seconds > self.notice_above:
             self._meters.notice(self, context, seconds)
+
+    def notice(self, measured: Measured, seconds: float) -> None:
+        """Leave a line about a request that was counted otherwise."""
+        self._meters.notice(self, measured, seconds)
 
 
 class RequestMeters:
@@ -101,7 +119,7 @@ class RequestMeters:
             return -inf
         return inf if api_key in WAITING_BY_DESIGN else self._slow_seconds
 
-    def notice(self, meter: ApiMeter, context: "RequestContext", seconds: float) -> None:
+    def notice(self, meter: ApiMeter, context: Measured, seconds: float) -> None:
         """Leave a line about a request that is slow, or about any one while tracing."""
         header = context.header
         if seconds > self._slow_seconds and header.api_key not in WAITING_BY_DESIGN:
@@ -132,7 +150,7 @@ class RequestMeters:
         return False
 
 
-def _facts(meter: ApiMeter, context: "RequestContext", seconds: float) -> tuple[object, ...]:
+def _facts(meter: ApiMeter, context: Measured, seconds: float) -> tuple[object, ...]:
     header, caller = context.header, context.connection
     return (
         meter.api,

@@ -1,0 +1,307 @@
+"""A shorter way for a producer that writes to one partition again and again.
+
+Such requests differ in nothing but correlation id and record batch. Once one has gone the whole
+way, its bytes before the batch are kept, and so is the answer with blanks in it: the next request
+that begins with the same bytes is appended at once and answered by filling the blanks. Whatever
+is out of the ordinary, a refused batch included, goes the whole way after all.
+"""
+
+import asyncio
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.core.ids import Offset
+from headrace.protocol.api_keys import FLEXIBLE_FROM, ApiKey
+from headrace.protocol.frames import RequestHeader, encode_response_parts
+from headrace.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from headrace.protocol.wire import decode_varint
+from headrace.replication.partition import Partition
+from headrace.replication.produce import append_produced
+from headrace.security.authorizer import Action, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from headrace.broker.connection import Answer, Connection
+    from headrace.broker.context import Caller, Services
+    from headrace.log.partition_log import AppendInfo
+
+ACKS_ALL: Final = -1
+_FLEXIBLE: Final = FLEXIBLE_FROM[ApiKey.PRODUCE]
+_LOG_START_SINCE: Final = 5
+_TOPIC_IDS_SINCE: Final = 13
+# Closing tag counts of partition, topic and request, all of them empty.
+_NO_TAGS: Final = memoryview(b"\0\0\0")
+_HEAD: Final = Struct(">Ii").unpack_from
+_LENGTH: Final = Struct(">i").unpack_from
+_PREFIX: Final = Struct(">ii").pack
+_CORRELATION_END: Final = 8
+# Values that stand out in an encoded answer, to find the blanks by.
+_BASE_OFFSET, _APPEND_TIME, _LOG_START = 0x5A17_0000_DEAD_0001, 0x5A17_0000_DEAD_0002, 1
+
+
+class _Request(NamedTuple):
+    """What is said of one that was slow."""
+
+    header: RequestHeader
+    connection: "Caller"
+    size: int
+
+
+class BeatenPath:
+    """One partition, one version, one kind of request, on one connection."""
+
+    __slots__ = (
+        "_acks",
+        "_action",
+        "_after",
+        "_before",
+        "_blanks",
+        "_head",
+        "_header",
+        "_length_at",
+        "_meter",
+        "_partition",
+        "_same",
+        "_services",
+        "_size",
+        "_timeout_seconds",
+        "_version",
+    )
+
+    def __init__(
+        self,
+        services: "Services",
+        connection: "Connection",
+        frame: memoryview,
+        header: RequestHeader,
+        request: ProduceRequest,
+        partition: Partition,
+    ) -> None:
+        """`request` is what `frame` holds, and has one topic and one partition."""
+        version = header.api_version
+        topic = request.topic_data[0]
+        records = topic.partition_data[0].records
+        assert records is not None
+        self._services = services
+        self._header = header
+        self._meter = services.meters.of(ApiKey.PRODUCE)
+        self._version = version
+        self._partition = partition
+        self._acks = request.acks
+        self._timeout_seconds = request.timeout_ms / 1000
+        self._action = Action(
+            connection.principal,
+            connection.client_host,
+            Operation.WRITE,
+            ResourceType.TOPIC,
+            partition.id.topic,
+        )
+        trailer = len(_NO_TAGS) if version >= _FLEXIBLE else 0
+        length_size = _length_size(len(records)) if version >= _FLEXIBLE else 4
+        self._length_at = len(frame) - trailer - len(records) - length_size
+        self._head = _HEAD(frame)[0]
+        self._same = bytes(frame[_CORRELATION_END : self._length_at])
+        self._before, self._blanks, self._after = _answer_with_blanks(request, version)
+        self._size = 4 + len(self._before) + self._blanks.size + len(self._after)
+
+    def serve(self, connection: "Connection", frame: memoryview) -> bool:
+        """Append and answer, if this is the same request once more; else nothing happens."""
+        meter = self._meter
+        started = meter.now()
+        head, correlation_id = _HEAD(frame)
+        if (
+            head != self._head
+            or frame[_CORRELATION_END : self._length_at] != self._same
+            or meter.notice_above < 0  # each request is to leave a line
+        ):
+            return False
+        records = self._records(frame)
+        partition = self._partition
+        if records is None or partition.retired:
+            return False
+        services = self._services
+        if not services.authorizer.allows(self._action):
+            return False
+        acks = self._acks
+        try:
+            info = append_produced(
+                partition,
+                records,
+                acks=acks,
+                now_ms=services.clock.now_ms(),
+                produce_version=self._version,
+            )
+        except HeadraceError:
+            return False  # nothing was appended; the whole way says why
+        sent = _Sent(self, connection, correlation_id, info, started, len(frame))
+        if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
+            partition.when_committed(Offset(info.last_offset + 1), sent.committed)
+            sent.limit(self._timeout_seconds)
+        else:
+            sent.committed(ErrorCode.NONE)
+        return True
+
+    def _records(self, frame: memoryview) -> memoryview | None:
+        """The record batch; None if the frame does not end right behind it."""
+        size = len(frame)
+        try:
+            if self._version >= _FLEXIBLE:
+                length, start = decode_varint(frame, self._length_at)
+                stop = start + length - 1
+                if stop + len(_NO_TAGS) != size or frame[stop:] != _NO_TAGS:
+                    return None
+            else:
+                start = self._length_at + 4
+                stop = start + _LENGTH(frame, self._length_at)[0]
+                if stop != size:
+                    return None
+        except (HeadraceError, IndexError, ValueError):
+            return None
+        return frame[start:stop] if start < stop else None
+
+    def answer(
+        self, correlation_id: int, error_code: int, base_offset: int, time_ms: int, log_start: int
+    ) -> bytes:
+        """The whole frame."""
+        blanks = self._blanks
+        filled = (
+            blanks.pack(error_code, base_offset, time_ms, log_start)
+            if self._version >= _LOG_START_SINCE
+            else blanks.pack(error_code, base_offset, time_ms)
+        )
+        return b"".join((_PREFIX(self._size, correlation_id), self._before, filled, self._after))
+
+    def measure(self, sent: "_Sent", outcome: ErrorCode) -> None:
+        meter = self._meter
+        seconds = meter.now() - sent.started
+        meter.times.observe(seconds)
+        if outcome:
+            meter.errors[outcome] = meter.errors.get(outcome, 0) + 1
+        if seconds > meter.notice_above:
+            header = self._header._replace(correlation_id=sent.correlation_id)
+            meter.notice(_Request(header, sent.connection, sent.size), seconds)
+
+
+class _Sent:
+    """A batch that is written; what it takes to answer once it is committed."""
+
+    __slots__ = (
+        "_info",
+        "_path",
+        "_place",
+        "_timer",
+        "connection",
+        "correlation_id",
+        "size",
+        "started",
+    )
+
+    def __init__(
+        self,
+        path: BeatenPath,
+        connection: "Connection",
+        correlation_id: int,
+        info: "AppendInfo",
+        started: float,
+        size: int,
+    ) -> None:
+        self.connection = connection
+        self.correlation_id = correlation_id
+        self.started = started
+        self.size = size
+        self._path = path
+        self._place: Answer | None = connection.answer_later()
+        self._info = info
+        self._timer: asyncio.TimerHandle | None = None
+
+    def limit(self, seconds: float) -> None:
+        if self._place is not None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._timed_out)
+
+    def committed(self, outcome: ErrorCode) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._finish(outcome, -1 if outcome else self._info.first_offset)
+
+    def _timed_out(self) -> None:
+        self._finish(ErrorCode.REQUEST_TIMED_OUT, self._info.first_offset)
+
+    def _finish(self, outcome: ErrorCode, base_offset: int) -> None:
+        place, self._place = self._place, None
+        if place is None:
+            return
+        _, _, time_ms, log_start, _ = self._info
+        path = self._path
+        answer = path.answer(self.correlation_id, outcome, base_offset, time_ms, log_start)
+        self.connection.complete(place, (answer,))
+        path.measure(self, outcome)
+
+
+def learn(
+    services: "Services",
+    connection: "Connection",
+    frame: memoryview,
+    header: RequestHeader,
+    request: ProduceRequest,
+) -> None:
+    """Take note of a produce that went the whole way; the second of its kind beats a path."""
+    target = _only_target(services, header.api_version, request)
+    if target is None or (header.api_version >= _FLEXIBLE and frame[-3:] != _NO_TAGS):
+        connection.produced_last = None
+    elif connection.produced_last is not target:
+        connection.produced_last = target
+    else:
+        connection.beaten_path = BeatenPath(services, connection, frame, header, request, target)
+
+
+def _only_target(services: "Services", version: int, request: ProduceRequest) -> Partition | None:
+    """The partition, if there is just one and an answer is wanted."""
+    if request.transactional_id is not None or request.acks == 0 or len(request.topic_data) != 1:
+        return None
+    topic = request.topic_data[0]
+    if len(topic.partition_data) != 1 or not topic.partition_data[0].records:
+        return None
+    name = topic.name
+    if version >= _TOPIC_IDS_SINCE:
+        known = services.controller.image.topics_by_id.get(topic.topic_id)
+        name = "" if known is None else known.name
+    return services.replicas.find(name, topic.partition_data[0].index)
+
+
+def _length_size(length: int) -> int:
+    """Bytes of a compact length field."""
+    return max(1, ((length + 1).bit_length() + 6) // 7)
+
+
+def _answer_with_blanks(request: ProduceRequest, version: int) -> tuple[bytes, Struct, bytes]:
+    """The answer's bytes behind the correlation id: before the blanks, their shape, after them."""
+    topic = request.topic_data[0]
+    example = ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=topic.partition_data[0].index,
+                        base_offset=_BASE_OFFSET,
+                        log_append_time_ms=_APPEND_TIME,
+                        log_start_offset=_LOG_START,
+                    )
+                ],
+            )
+        ]
+    )
+    frame = b"".join(encode_response_parts(example, version, 0))
+    with_start = version >= _LOG_START_SINCE
+    blanks = Struct(">hqqq" if with_start else ">hqq")
+    values = (0, _BASE_OFFSET, _APPEND_TIME, _LOG_START)
+    filled = blanks.pack(*values[: 4 if with_start else 3])
+    before, found, after = frame.partition(filled)
+    assert found, "the answer's layout has changed"
+    return before[_CORRELATION_END:], blanks, after
