@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headrace.client.aio.link import Answer, BrokerLink, Connect, Link, Links, connect_by_loop
 from headrace.client.aio.reader import AsyncReader
 from headrace.client.core.cluster import BrokerAddress, Cluster, TopicState
-from headrace.client.core.failures import BrokerUnreachable, ClientClosed
+from headrace.client.core.failures import BrokerNotReached, ClientClosed
 from headrace.client.core.flows import SHARED_CHANNEL, Ask, AskMany, Effect, Flow, Session
 from headrace.client.core.lookups import ensure_topics, refresh_metadata
 from headrace.client.core.models import OffsetSpec
@@ -207,7 +207,7 @@ class AsyncClient:
             return ClientClosed()
         address = self.session.cluster.address(node)
         if address is None:
-            return BrokerUnreachable(f"broker {node} is not in the cluster's metadata")
+            return BrokerNotReached(f"broker {node} is not in the cluster's metadata")
         link = self._links.get((node, channel))
         if link is None or link.is_closed or not link.address.is_same_place(address):
             if link is not None:

@@ -7,7 +7,12 @@ from typing import Protocol, cast
 
 from headrace import __version__
 from headrace.client.core.cluster import BrokerAddress
-from headrace.client.core.failures import BrokerUnreachable, ClientClosed, RequestTimedOut
+from headrace.client.core.failures import (
+    BrokerNotReached,
+    BrokerUnreachable,
+    ClientClosed,
+    RequestTimedOut,
+)
 from headrace.client.core.flows import Ask
 from headrace.client.core.framing import FrameReader
 from headrace.client.core.settings import ClientSettings
@@ -136,11 +141,11 @@ class Link(asyncio.BufferedProtocol):
                 await self._connect(lambda: self, host, port, ssl=self._tls)
         except TimeoutError:
             limit = self._settings.connect_timeout_ms
-            self._fail(BrokerUnreachable(f"cannot connect to {host}:{port} within {limit} ms"))
+            self._fail(BrokerNotReached(f"cannot connect to {host}:{port} within {limit} ms"))
         except OSError as error:
             reason = error.strerror or str(error)
             self._fail(
-                BrokerUnreachable(
+                BrokerNotReached(
                     f"cannot connect to {host}:{port}: {reason}",
                     hint="check that a broker listens there and the address is right",
                 )

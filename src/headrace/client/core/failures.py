@@ -3,6 +3,7 @@
     HeadraceError
       ClientError
         BrokerUnreachable        no connection, or it broke; the text has the address and reason
+          BrokerNotReached       no connection was made: nothing was sent
         RequestTimedOut          one answer took too long
         UnsupportedApi           the broker lacks an API or a version that the call needs
         ClientClosed             used after close()
@@ -10,6 +11,8 @@
           CallTimedOut           a whole call with its retries took too long
           DeliveryTimedOut       records not acknowledged within delivery_timeout_ms
           BufferFull             send() waited block_ms_max for room
+          CommitFailed           the group has moved on without this member
+          NoOffset               nothing committed, and offset_reset is "none"
           BadFrame               the other side does not speak this protocol
 
 Errors that a broker reports are `ApiError`s with the broker's own code.
@@ -26,6 +29,10 @@ class BrokerUnreachable(ClientError):
     """No connection to a broker could be made, or it was lost with requests unanswered."""
 
     code = ErrorCode.NETWORK_EXCEPTION
+
+
+class BrokerNotReached(BrokerUnreachable):
+    """No connection could be made, so the request was never sent."""
 
 
 class RequestTimedOut(ClientError):
@@ -58,6 +65,26 @@ class BufferFull(FinalError):
     """The producer's buffer stayed full for as long as send() may wait."""
 
     code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class CommitFailed(FinalError):
+    """The offsets were not committed: the partitions may belong to another member by now."""
+
+    default_hint = (
+        "poll() to rejoin the group; if the program was away too long between polls, raise "
+        "max_poll_interval_ms or ask for fewer records"
+    )
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NoOffset(FinalError):
+    """The group has no offset for a partition, and was told not to choose one."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+    default_hint = "seek(), commit an offset first, or set offset_reset to 'earliest' or 'latest'"
 
 
 class BadFrame(FinalError):

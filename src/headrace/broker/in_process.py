@@ -1,0 +1,290 @@
+"""A way into the handlers of this process for `headrace.client`: no socket, no codec.
+
+    client = in_process_client(services, door="text", listener="PLAINTEXT")
+
+The doors of a node use it, so they obey the rules of every other client: the authorizer, the
+limits, auto-creation and the coordinators. Requests are handed over as objects in the highest
+version that the route and the call allow; answers come back as futures, in any order.
+"""
+
+import asyncio
+import logging
+from typing import Final, NamedTuple
+
+from headrace.broker.connection import Answer as Place
+from headrace.broker.connection import Waiting
+from headrace.broker.context import RequestContext, Services
+from headrace.broker.dispatch import refusal
+from headrace.broker.pacing import Pace
+from headrace.broker.routes import ROUTES, Handler, Route
+from headrace.client.aio.client import AsyncClient
+from headrace.client.aio.link import Answer
+from headrace.client.core.cluster import BrokerAddress
+from headrace.client.core.failures import (
+    BrokerUnreachable,
+    ClientClosed,
+    RequestTimedOut,
+    UnsupportedApi,
+)
+from headrace.client.core.flows import Ask
+from headrace.client.core.settings import ClientSettings
+from headrace.core.errors import HeadraceError
+from headrace.protocol.frames import RequestHeader
+from headrace.protocol.message import Message
+from headrace.protocol.messages.produce import ProduceRequest
+from headrace.security.principal import ANONYMOUS, Principal
+
+logger = logging.getLogger(__name__)
+
+# How long a closing link waits for handlers that are still at work.
+HANDLERS_SECONDS: Final = 5
+# Never connected to: the links below lead into this process wherever an address points.
+_NOWHERE: Final = "in-process:1"
+
+
+class Door(NamedTuple):
+    """Who comes through a door: the same for all its requests, unless it asks for names."""
+
+    name: str
+    listener: "ListenerName"
+    principal: Principal
+    client_host: str
+
+
+class ListenerName:
+    """The listener whose addresses a door is told; it never uses them."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class InProcessContext(RequestContext):
+    """A request whose answer goes to a future."""
+
+    __slots__ = ("_link", "deadline", "future")
+
+    def __init__(
+        self, services: Services, link: "InProcessLink", header: RequestHeader, future: Answer
+    ) -> None:
+        meters = services.meters
+        meter = meters.of(header.api_key)
+        super().__init__(
+            services, link, header, _NO_PLACE, header.api_version, meter, meters.now(), 0
+        )
+        self._link = link
+        self.future = future
+        self.deadline = 0.0
+
+    def reply(self, response: Message | None) -> None:
+        self._link.answered(self)
+        if not self.future.done():
+            self.future.set_result(response)
+        self._meter.answered(self, response)
+
+
+_NO_PLACE: Final = Place()
+
+
+class InProcessLink:
+    """What a connection is to the Kafka door; handlers see it as their caller."""
+
+    def __init__(self, address: BrokerAddress, services: Services, door: Door) -> None:
+        self.address = address
+        self.principal = door.principal
+        self.client_host = door.client_host
+        self.local_host = "localhost"
+        self.client_software = ("headrace", door.name)
+        self.waiting: dict[Waiting, None] = {}
+        self.pace = Pace()
+        self._listener = door.listener
+        self._client_id = f"headrace-{door.name}"
+        self._services = services
+        self._loop = asyncio.get_running_loop()
+        self._calls: dict[InProcessContext, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def listener(self) -> ListenerName:
+        return self._listener
+
+    @property
+    def is_ready(self) -> bool:
+        return not self._closed
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._calls)
+
+    def submit(self, ask: Ask) -> Answer:
+        """Start a request in its handler; never waits."""
+        future: Answer = self._loop.create_future()
+        if self._closed:
+            future.set_exception(BrokerUnreachable("the way into the broker was closed"))
+            return future
+        try:
+            handler, version = _handler(ask)
+        except UnsupportedApi as error:
+            future.set_exception(error)
+            return future
+        request = ask.request
+        header = RequestHeader(request.schema.api_key or 0, version, 0, self._client_id, 0)
+        context = InProcessContext(self._services, self, header, future)
+        if isinstance(request, ProduceRequest):
+            _own_records(request)
+        if ask.expects_answer:
+            self._expect(context, ask.timeout_ms)
+        else:
+            future.set_result(None)
+        if handler.is_async:
+            self._start(context, handler, request)
+        else:
+            self._call(context, handler, request)
+        return future
+
+    def answered(self, context: InProcessContext) -> None:
+        self._calls.pop(context, None)
+
+    def complete(self, answer: Place, parts: object) -> None:
+        raise AssertionError(f"{answer} {parts}: contexts of this link answer by themselves")
+
+    def close(self) -> None:
+        """Handlers close what they must not answer; the client when it is done."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for waiting in tuple(self.waiting):
+            waiting.cancel()
+        calls, self._calls = self._calls, {}
+        for context in calls:
+            if not context.future.done():
+                context.future.set_exception(ClientClosed("connection"))
+
+    async def wait_closed(self) -> None:
+        """Let handlers that are still at work come to their end."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=HANDLERS_SECONDS)
+
+    # -- handlers
+
+    def _call(self, context: InProcessContext, handler: Handler, request: Message) -> None:
+        try:
+            response = handler.call(context, request)
+        except HeadraceError as error:
+            self._refuse(context, handler, request, error)
+        except Exception:
+            logger.exception("request failed: door=%s", self.client_software[1])
+            self.close()
+        else:
+            if response is not None:
+                context.reply(response)  # type: ignore[arg-type]  # only async handlers return awaitables
+
+    def _start(self, context: InProcessContext, handler: Handler, request: Message) -> None:
+        async def run() -> None:
+            try:
+                response = await handler.call(context, request)  # type: ignore[misc]  # is_async
+            except HeadraceError as error:
+                self._refuse(context, handler, request, error)
+            except Exception:
+                logger.exception("request failed: door=%s", self.client_software[1])
+                self.close()
+            else:
+                context.reply(response)
+
+        task = self._loop.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _refuse(
+        self, context: InProcessContext, handler: Handler, request: Message, error: HeadraceError
+    ) -> None:
+        try:
+            context.reply(refusal(handler, request, error))
+        except HeadraceError as reason:
+            self.answered(context)
+            if not context.future.done():
+                context.future.set_exception(reason)
+
+    # -- time
+
+    def _expect(self, context: InProcessContext, timeout_ms: float) -> None:
+        self._calls[context] = None
+        context.deadline = self._loop.time() + timeout_ms / 1000
+        self._arm(context.deadline)
+
+    def _arm(self, at: float) -> None:
+        if self._timer is not None:
+            if self._timer.when() <= at:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at, self._check_time)
+
+    def _check_time(self) -> None:
+        """One timer per link: handlers nearly always answer long before."""
+        self._timer = None
+        now = self._loop.time()
+        for context in [call for call in self._calls if call.deadline <= now]:
+            self.answered(context)
+            if not context.future.done():
+                context.future.set_exception(RequestTimedOut("the broker did not answer in time"))
+        if self._calls:
+            self._arm(min(call.deadline for call in self._calls))
+
+
+_loaded: dict[int, tuple[Route, Handler]] = {}
+
+
+def _handler(ask: Ask) -> tuple[Handler, int]:
+    """The handler of a request and the version to speak with it."""
+    schema = ask.request.schema
+    api_key = -1 if schema.api_key is None else schema.api_key
+    found = _loaded.get(api_key)
+    if found is None:
+        route = ROUTES.get(api_key)
+        if route is None:
+            raise UnsupportedApi(f"the broker does not offer {type(ask.request).__name__}")
+        found = _loaded[api_key] = (route, route.load())
+    route, handler = found
+    version = min(route.highest_version, schema.highest_version, ask.version_max)
+    if version < max(route.lowest_served, ask.version_min):
+        raise UnsupportedApi(
+            f"the broker offers {route.api_key.name} {route.lowest_version} to "
+            f"{route.highest_version}; this call needs at least {ask.version_min}"
+        )
+    return handler, version
+
+
+def _own_records(request: ProduceRequest) -> None:
+    """Copy the batches: the log patches them in place, and the client may send them again."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = memoryview(bytearray(data.records))
+
+
+def in_process_client(
+    services: Services,
+    *,
+    door: str,
+    listener: str,
+    principal: Principal = ANONYMOUS,
+    client_host: str = "/127.0.0.1",
+    settings: ClientSettings | None = None,
+) -> AsyncClient:
+    """A client of the broker in this process, for one door and one principal."""
+    who = Door(door, ListenerName(listener), principal, client_host)
+    return AsyncClient(
+        settings or ClientSettings(_NOWHERE, client_id=f"headrace-{door}"),
+        links=lambda address: InProcessLink(address, services, who),
+        clock=services.clock,
+        randomness=services.randomness,
+    )

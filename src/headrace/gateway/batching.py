@@ -1,0 +1,132 @@
+"""From records to batches: which partition each goes to, one batch per partition where it fits.
+
+Pure and quick: this is where a door's time per record goes.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from headrace.core.errors import HeadraceError
+from headrace.gateway.values import OutRecord
+from headrace.protocol.murmur2 import partition_for_key
+from headrace.protocol.records.encode import encode_record, seal_batch
+from headrace.protocol.records.header import HEADER_SIZE, NO_SEQUENCE
+
+# Producer id and epoch of batches that nobody can tell from their copies.
+NOBODY: Final = (-1, -1)
+
+
+class Batch:
+    """Records of one partition on their way, and what became of them.
+
+    `indexes` are the records' places in the call; `first` is how many records of the call lie
+    before it in its partition, which is its sequence where a producer vouches for it.
+    """
+
+    __slots__ = ("base_offset", "data", "error", "first", "indexes", "partition", "reasons")
+
+    def __init__(self, partition: int, indexes: Sequence[int], first: int, data: bytearray) -> None:
+        self.partition = partition
+        self.indexes = indexes
+        self.first = first
+        self.data = data
+        self.base_offset = -1
+        self.error: HeadraceError | None = None
+        self.reasons: dict[int, str] = {}
+
+
+class Spread(NamedTuple):
+    """Indexes of records by partition; `strays` name a partition that does not exist."""
+
+    places: dict[int, Sequence[int]]
+    strays: list[int]
+    next_turn: int
+
+
+def spread(records: Sequence[OutRecord], count: int, turn: int) -> Spread:
+    """Choose partitions as the Kafka clients do for keys, and in turns without one."""
+    if count == 1 and all(record[2] is None for record in records):
+        return Spread({0: range(len(records))}, [], turn)
+    places: dict[int, list[int]] = {}
+    strays: list[int] = []
+    for index, (_, key, wanted, _, _) in enumerate(records):
+        if wanted is not None:
+            partition = wanted
+            if not 0 <= partition < count:
+                strays.append(index)
+                continue
+        elif key is None:
+            partition = turn % count
+            turn += 1
+        else:
+            partition = partition_for_key(key, count)
+        found = places.get(partition)
+        if found is None:
+            places[partition] = [index]
+        else:
+            found.append(index)
+    return Spread({**places}, strays, turn)
+
+
+class Packer:
+    """Makes the batches of one call."""
+
+    __slots__ = ("_bytes_max", "_now_ms", "_producer", "_records")
+
+    def __init__(
+        self,
+        records: Sequence[OutRecord],
+        *,
+        now_ms: int,
+        bytes_max: int,
+        producer: tuple[int, int] = NOBODY,
+    ) -> None:
+        self._records = records
+        self._now_ms = now_ms
+        self._bytes_max = bytes_max
+        self._producer = producer
+
+    def pack(self, partition: int, indexes: Sequence[int], first: int = 0) -> list[Batch]:
+        """One batch if it fits, else halves of it; a record too large for one goes alone."""
+        data = self._encode(indexes, first)
+        if len(data) <= self._bytes_max + HEADER_SIZE or len(indexes) == 1:
+            return [Batch(partition, indexes, first, data)]
+        return self.halves(partition, indexes, first)
+
+    def halves(self, partition: int, indexes: Sequence[int], first: int) -> list[Batch]:
+        """The same records in (at least) two batches."""
+        middle = len(indexes) // 2
+        return [
+            *self.pack(partition, indexes[:middle], first),
+            *self.pack(partition, indexes[middle:], first + middle),
+        ]
+
+    def _encode(self, indexes: Sequence[int], first: int) -> bytearray:
+        records, now_ms = self._records, self._now_ms
+        encoded: list[bytes] = []
+        add = encoded.append
+        base_ms = max_ms = _time(records[indexes[0]], now_ms)
+        delta = 0
+        for index in indexes:
+            value, key, _, headers, given_ms = records[index]
+            at_ms = now_ms if given_ms is None else given_ms
+            if at_ms > max_ms:
+                max_ms = at_ms
+            add(encode_record(delta, at_ms - base_ms, key, value, headers))
+            delta += 1
+        producer_id, epoch = self._producer
+        return seal_batch(
+            b"".join(encoded),
+            attributes=0,
+            last_offset_delta=delta - 1,
+            base_timestamp=base_ms,
+            max_timestamp=max_ms,
+            record_count=delta,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=NO_SEQUENCE if producer_id < 0 else first,
+        )
+
+
+def _time(record: OutRecord, now_ms: int) -> int:
+    return now_ms if record.timestamp_ms is None else record.timestamp_ms

@@ -1,0 +1,104 @@
+"""The gateway: everything a plain door may ask for, by topic or group."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from types import TracebackType
+
+from headrace.client.aio.admin import AsyncAdmin
+from headrace.client.aio.client import AsyncClient
+from headrace.client.core.models import OffsetSpec
+from headrace.core.ids import TopicPartition
+from headrace.gateway.idempotency import Claims
+from headrace.gateway.producing import Producing
+from headrace.gateway.reading import Follower, Reading
+from headrace.gateway.topics import Topics
+from headrace.gateway.values import GatewayLimits, OutRecord, Produced, ReadResult
+
+_READ_BYTES = 1024 * 1024
+_READ_RECORDS = 10_000
+_PRODUCE_MS = 30_000
+
+
+class Gateway:
+    """One door's way to the cluster; closes its client with itself."""
+
+    def __init__(self, client: AsyncClient, *, limits: GatewayLimits | None = None) -> None:
+        self.client = client
+        self.limits = limits or GatewayLimits()
+        self._topics = Topics(client, self.limits.lookup_ms)
+        self._reading = Reading(client, self._topics)
+        claims = Claims(client, self._topics, self._reading, self.limits)
+        self._producing = Producing(client, self._topics, claims, self.limits)
+
+    async def __aenter__(self) -> "Gateway":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @cached_property
+    def admin(self) -> AsyncAdmin:
+        """Topics, configs, groups and what lies on disk."""
+        return self.client.admin
+
+    async def partitions(self, topic: str, *, create: bool = False) -> int:
+        """How many partitions the topic has; with `create` it may be auto-created."""
+        return len((await self._topics.find(topic, create=create)).partitions)
+
+    async def produce(
+        self,
+        topic: str,
+        records: Sequence[OutRecord],
+        *,
+        acks: int = -1,
+        timeout_ms: int = _PRODUCE_MS,
+        key: str | None = None,
+    ) -> list[Produced]:
+        """Write records and say of each where it went or why it did not, in their order.
+
+        `key` is an idempotency key: the same request sent again, also after a crash, is answered
+        with the offsets of the first. Raises where nothing can be tried at all.
+        """
+        return await self._producing.produce(topic, records, acks, timeout_ms, key)
+
+    async def read(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        offset: int | None = None,
+        timestamp_ms: int | None = None,
+        max_bytes: int = _READ_BYTES,
+        max_records: int = _READ_RECORDS,
+        wait_ms: int = 0,
+    ) -> ReadResult:
+        """Records from an offset, or a time, or the start on; waits up to `wait_ms` for the first.
+
+        `max_bytes` bounds what is read, but one batch is always read whole.
+        """
+        return await self._reading.read(
+            topic,
+            partition,
+            offset=offset,
+            timestamp_ms=timestamp_ms,
+            max_bytes=max_bytes,
+            max_records=max_records,
+            wait_ms=wait_ms,
+        )
+
+    async def offset_of(self, partition: TopicPartition, spec: OffsetSpec) -> int:
+        """The offset of an end or a time; a time after the last record is the end."""
+        return await self._reading.offset_of(partition, spec)
+
+    def follow(self, positions: Mapping[TopicPartition, int | OffsetSpec]) -> Follower:
+        """A live stream of these partitions, each from an offset, an end or a time."""
+        return self._reading.follow(positions)
+
+    async def close(self) -> None:
+        """Close the client with everything made from it."""
+        await self.client.close()

@@ -1,0 +1,226 @@
+"""Writing batches: one request per leader, again where a leader moved, an outcome for each.
+
+Without a producer id nothing is sent twice that may already be in a log; such a failure is the
+caller's to judge. With one, everything that may heal is tried again until time is up.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from headrace.client.aio.client import AsyncClient
+from headrace.client.core.failures import BrokerNotReached, error_for
+from headrace.client.core.flows import Ask
+from headrace.client.core.lookups import STALE_METADATA, partition_error
+from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.core.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
+from headrace.gateway.batching import Batch, Packer
+from headrace.gateway.topics import Topics
+from headrace.protocol.message import Message
+from headrace.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+# How much longer to wait for an answer than the broker may take.
+_ANSWER_MS: Final = 2_000
+_LAST_VERSION_BY_NAME: Final = 12
+# After these a batch is in no log.
+_NOT_WRITTEN: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+
+
+class Send:
+    """One call: its batches, partition by partition in order, until each has an outcome."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        topics: Topics,
+        topic: str,
+        packer: Packer,
+        *,
+        acks: int,
+        timeout_ms: float,
+        may_repeat: bool,
+    ) -> None:
+        """`may_repeat` when a batch that is written twice does no harm."""
+        self._client = client
+        self._topics = topics
+        self._topic = topic
+        self._packer = packer
+        self._acks = acks
+        self._may_repeat = may_repeat
+        self._deadline_ms = client.now_ms() + timeout_ms
+        self._queues: dict[int, list[Batch]] = {}
+        self.done: list[Batch] = []
+
+    async def run(self, queues: dict[int, list[Batch]]) -> None:
+        self._queues = queues
+        failures = 0
+        while self._queues:
+            unlucky = await self._round()
+            if not unlucky:
+                failures = 0
+                continue
+            failures += 1
+            delay_ms = self._client.session.backoff.delay_ms(failures)
+            if self._client.now_ms() + delay_ms >= self._deadline_ms:
+                for error, partition in unlucky:
+                    self._give_up(partition, error)
+                continue
+            await asyncio.sleep(delay_ms / 1000)
+            await self._look_again(unlucky)
+
+    async def _round(self) -> list[tuple[HeadraceError, int]]:
+        """Send the first batch of every partition; those that may be sent again, with reasons."""
+        by_node: dict[NodeId, list[Batch]] = {}
+        unlucky: list[tuple[HeadraceError, int]] = []
+        for partition, batches in self._queues.items():
+            node = self._topics.leader(self._topic, partition)
+            if node is None:
+                self._topics.forget(self._topic)
+                where = f"partition {partition} of {self._topic!r}"
+                unlucky.append((error_for(ErrorCode.LEADER_NOT_AVAILABLE, None, where), partition))
+            else:
+                by_node.setdefault(node, []).append(batches[0])
+        asks = [(self._ask(node, batches), batches) for node, batches in by_node.items()]
+        answers = [(self._client.submit(ask), batches) for ask, batches in asks]
+        for answer, batches in answers:
+            try:
+                outcome = await answer
+            except HeadraceError as error:
+                for batch in batches:
+                    self._failed(batch, error, unlucky)
+            else:
+                self._judge(batches, outcome, unlucky)
+        return unlucky
+
+    def _ask(self, node: NodeId, batches: Sequence[Batch]) -> Ask:
+        left_ms = max(int(self._deadline_ms - self._client.now_ms()), 1)
+        topic_id = self._client.session.cluster.topic_id(self._topic)
+        topic = TopicProduceData(
+            name=self._topic,
+            topic_id=topic_id,
+            partition_data=[
+                PartitionProduceData(index=batch.partition, records=batch.data) for batch in batches
+            ],
+        )
+        return Ask(
+            node,
+            ProduceRequest(acks=self._acks, timeout_ms=left_ms, topic_data=[topic]),
+            ProduceResponse,
+            left_ms + _ANSWER_MS,
+            version_max=1000 if topic_id != NO_TOPIC_ID else _LAST_VERSION_BY_NAME,
+            expects_answer=self._acks != 0,
+        )
+
+    def _judge(
+        self,
+        batches: Sequence[Batch],
+        answer: Message | None,
+        unlucky: list[tuple[HeadraceError, int]],
+    ) -> None:
+        if not isinstance(answer, ProduceResponse):
+            for batch in batches:
+                self._finish(batch)
+            return
+        outcomes = {
+            outcome.index: outcome
+            for topic in answer.responses
+            for outcome in topic.partition_responses
+        }
+        for batch in batches:
+            outcome = outcomes.get(batch.partition)
+            if outcome is None:
+                missing = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "not answered", "produce")
+                self._failed(batch, missing, unlucky)
+            elif outcome.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                batch.base_offset = outcome.base_offset
+                self._finish(batch)
+            else:
+                self._refused(batch, outcome, unlucky)
+
+    def _refused(
+        self,
+        batch: Batch,
+        outcome: PartitionProduceResponse,
+        unlucky: list[tuple[HeadraceError, int]],
+    ) -> None:
+        leader = outcome.current_leader
+        if leader.leader_id >= 0:
+            self._client.session.cluster.note_leader(
+                TopicPartition(self._topic, batch.partition),
+                NodeId(leader.leader_id),
+                LeaderEpoch(leader.leader_epoch),
+            )
+        batch.reasons = {
+            bad.batch_index: bad.batch_index_error_message or "" for bad in outcome.record_errors
+        }
+        where = f"produce to {self._topic}-{batch.partition}"
+        self._failed(batch, error_for(outcome.error_code, outcome.error_message, where), unlucky)
+
+    def _failed(
+        self, batch: Batch, error: HeadraceError, unlucky: list[tuple[HeadraceError, int]]
+    ) -> None:
+        code = error.code
+        if code in STALE_METADATA:
+            self._topics.forget(self._topic)
+        if code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.indexes) > 1:
+            # The topic's own limit may be below ours. Sequences stay with their records, so a
+            # repeated key is cut at the same places.
+            halves = self._packer.halves(batch.partition, batch.indexes, batch.first)
+            self._queues[batch.partition][:1] = halves
+        elif self._may_retry(error):
+            unlucky.append((error, batch.partition))
+        else:
+            self._give_up(batch.partition, error)
+
+    def _may_retry(self, error: HeadraceError) -> bool:
+        if isinstance(error, BrokerNotReached) or error.code in _NOT_WRITTEN:
+            return True
+        return self._may_repeat and error.retriable
+
+    def _finish(self, batch: Batch) -> None:
+        self.done.append(batch)
+        queue = self._queues[batch.partition]
+        del queue[0]
+        if not queue:
+            del self._queues[batch.partition]
+
+    def _give_up(self, partition: int, error: HeadraceError) -> None:
+        """The partition's first batch failed for good; those behind it are not tried."""
+        for batch in self._queues.pop(partition, ()):
+            batch.error = error
+            self.done.append(batch)
+
+    async def _look_again(self, unlucky: Sequence[tuple[HeadraceError, int]]) -> None:
+        """New metadata before the next round; a topic that is gone ends the call."""
+        try:
+            state = await self._topics.find(self._topic, create=False)
+        except HeadraceError as error:
+            if error.retriable:
+                return
+            for _, partition in unlucky:
+                self._give_up(partition, error)
+        else:
+            count = len(state.partitions)
+            for _, partition in unlucky:
+                if partition >= count:
+                    self._give_up(partition, partition_error(self._topic, partition, count))

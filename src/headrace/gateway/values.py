@@ -1,0 +1,78 @@
+"""What goes through the gateway, and how much of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.protocol.records.decode import Record
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class OutRecord(NamedTuple):
+    """A record to write. Without a partition the key decides, without a key partitions take turns.
+
+    `timestamp_ms` None means the time of the call.
+    """
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+
+
+class Produced(NamedTuple):
+    """Where a record went, or why it did not; offset -1 with an error and with acks=0."""
+
+    partition: int
+    offset: int
+    error: HeadraceError | None = None
+
+
+class ReadResult(NamedTuple):
+    """Records of one partition; reading goes on at `next_offset`."""
+
+    records: list[Record]
+    next_offset: int
+    high_watermark: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayLimits:
+    """Bounds of what one call may hold in memory or wait for.
+
+    `batch_bytes` stays below Kafka's default `message.max.bytes`. An idempotency key is good for
+    `key_lifetime_ms`, which must be less than the brokers' `producer.id.expiration.ms`, and for
+    the last `keys_max` keys. `lookup_ms` is how long a topic that does not exist yet is waited for.
+    """
+
+    batch_bytes: int = 1_000_000
+    lookup_ms: int = 1_000
+    key_lifetime_ms: int = 12 * 3_600_000
+    keys_max: int = 100_000
+    key_chars: int = 255
+
+
+class IdempotencyKeyReused(ApiError):
+    """The key came before with other records; answering with theirs would hide a fault."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            ErrorCode.INVALID_REQUEST,
+            f"idempotency key {key!r} was used before with other records",
+            hint="use a new key for each request; repeat a key only to repeat the same request",
+        )
+
+
+class TooManyRecords(ApiError):
+    """More records than a key can vouch for: brokers remember five batches of a producer."""
+
+    def __init__(self, partition: int, batches_max: int) -> None:
+        super().__init__(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"with an idempotency key, partition {partition} takes at most {batches_max} batches",
+            hint="send fewer records per request, each request with its own key",
+        )
