@@ -11,7 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from headrace.core.broker_configs import CLEANUP_POLICIES, CODECS, TIMESTAMP_TYPES, BrokerConfig
+from headrace.core.broker_configs import BrokerConfig
 from headrace.core.config_keys import (
     LONG_MAX,
     ConfigEntry,
@@ -28,6 +28,8 @@ from headrace.core.config_keys import (
     keys_of,
 )
 from headrace.core.errors import InvalidConfig
+from headrace.core.keys.records import CODECS, TIMESTAMP_TYPES
+from headrace.core.keys.storage import CLEANUP_POLICIES
 
 _BOOLEAN, _STRING, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
 _INT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE

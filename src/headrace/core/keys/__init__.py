@@ -1,0 +1,5 @@
+"""Every key of the broker's configuration, declared by what it is about.
+
+`broker_configs` joins these classes into one; each key is declared once, under Kafka's name with
+underscores for dots. The classes have no slots, because several of them are joined.
+"""

@@ -1,0 +1,11 @@
+"""Groups of the classic protocol: members join, one of them assigns, all sync, then heartbeat.
+
+    Empty --join--> PreparingRebalance --all joined--> CompletingRebalance --sync--> Stable
+      ^                  ^   |                              |                         |
+      |                  |   +--nobody left--> Empty        |                         |
+      +------------------+------------join, leave, timeout--+-------------------------+
+
+`group.py` is the state, `rebalance.py` the way from one generation to the next, `joining.py`,
+`syncing.py` and `leaving.py` the requests, `expiry.py` what happens when time runs out. The
+assignment itself is made by the member that leads the group and is opaque here.
+"""

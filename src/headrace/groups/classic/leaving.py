@@ -1,0 +1,47 @@
+"""LeaveGroup: members go, by themselves or because an operator removes them."""
+
+from headrace.core.errors import ApiError, ErrorCode
+from headrace.groups.classic.group import ClassicGroup, State
+from headrace.groups.classic.rebalance import (
+    maybe_complete_join,
+    rebalance_or_complete,
+    remove_member,
+)
+from headrace.groups.step import Step
+from headrace.protocol.messages.leave_group import MemberIdentity, MemberResponse
+
+
+def leave(group: ClassicGroup, members: list[MemberIdentity], step: Step) -> list[MemberResponse]:
+    """Remove each of them; the outcome of each is a value."""
+    answers = [
+        MemberResponse(
+            member_id=each.member_id,
+            group_instance_id=each.group_instance_id,
+            error_code=_remove(group, each, step),
+        )
+        for each in members
+    ]
+    if any(answer.error_code == ErrorCode.NONE for answer in answers):
+        if group.state is State.PREPARING_REBALANCE:
+            maybe_complete_join(group, step)
+        elif group.state is not State.EMPTY:
+            rebalance_or_complete(group, step, "members left")
+    return answers
+
+
+def _remove(group: ClassicGroup, identity: MemberIdentity, step: Step) -> ErrorCode:
+    member_id, instance_id = identity.member_id, identity.group_instance_id
+    if not member_id:
+        # An operator removes a static member and need not know the id it has at present.
+        member_id = group.instances.get(instance_id or "", "")
+        if not member_id:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+    if member_id in group.pending:
+        group.remove(member_id)
+        return ErrorCode.NONE
+    try:
+        group.check_member(member_id, instance_id)
+    except ApiError as error:
+        return error.code
+    remove_member(group, member_id, step)
+    return ErrorCode.NONE

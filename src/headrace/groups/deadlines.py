@@ -1,0 +1,65 @@
+"""One timer for all groups: it wakes for the earliest deadline and for nothing else."""
+
+import asyncio
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+Key = tuple[int, str]
+"""A shard's index and a group's id."""
+
+
+class Deadlines:
+    """Calls `due(key)` when the deadline of `key` has come.
+
+    Deadlines that moved to later are found out when the earlier one comes: the callee names the
+    next one. So a heartbeat, which only moves a deadline, costs nothing here.
+    """
+
+    def __init__(self, now_ms: Callable[[], int], due: Callable[[Key], int | None]) -> None:
+        """`due` returns the key's next deadline, if it has one."""
+        self._now_ms = now_ms
+        self._due = due
+        self._heap: list[tuple[int, Key]] = []
+        self._earliest: dict[Key, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at_ms = 0
+        self._closed = False
+
+    def at(self, key: Key, deadline_ms: int | None) -> None:
+        """See to it that `key` is looked at by then."""
+        if deadline_ms is None or self._closed:
+            return
+        known = self._earliest.get(key)
+        if known is not None and known <= deadline_ms:
+            return
+        self._earliest[key] = deadline_ms
+        heappush(self._heap, (deadline_ms, key))
+        self._arm()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _arm(self) -> None:
+        if not self._heap or self._closed:
+            return
+        earliest = self._heap[0][0]
+        if self._timer is not None:
+            if self._wakes_at_ms <= earliest:
+                return
+            self._timer.cancel()
+        self._wakes_at_ms = earliest
+        delay_ms = max(0, earliest - self._now_ms())
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        now_ms = self._now_ms()
+        while self._heap and self._heap[0][0] <= now_ms:
+            deadline_ms, key = heappop(self._heap)
+            if self._earliest.get(key) != deadline_ms:
+                continue
+            del self._earliest[key]
+            self.at(key, self._due(key))
+        self._arm()

@@ -1,0 +1,172 @@
+"""Where each shard lives on this node: being loaded, ready, or not here."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+from headrace.controller.controller import Controller
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.groups.journal import Journal
+from headrace.groups.loading import load
+from headrace.groups.records import TOPIC
+from headrace.groups.shard import Shard
+from headrace.protocol.compression import Codec
+from headrace.replication.partition import Partition
+from headrace.replication.replicas import Replicas
+
+logger = logging.getLogger(__name__)
+
+# How long to wait before a shard that could not be read is tried again.
+RETRY_SECONDS = 1.0
+
+
+@lru_cache(maxsize=4096)
+def string_hash(text: str) -> int:
+    """Java's `String.hashCode`, which decides which coordinator a group has."""
+    value = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(data[::2], data[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+class Home:
+    """A shard that is ready, and the journal that writes for it."""
+
+    __slots__ = ("index", "journal", "partition", "shard")
+
+    def __init__(self, index: int, shard: Shard, partition: Partition, journal: Journal) -> None:
+        self.index = index
+        self.shard = shard
+        self.partition = partition
+        self.journal = journal
+
+
+class Homes:
+    """Loads shards, one at a time; those that are asked for come first."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        replicas: Replicas,
+        codec: Codec,
+        *,
+        on_ready: Callable[[Home], None],
+        on_failure: Callable[[Home, ErrorCode], None],
+    ) -> None:
+        self._controller = controller
+        self._replicas = replicas
+        self._codec = codec
+        self._on_ready = on_ready
+        self._on_failure = on_failure
+        self._ready: dict[int, Home] = {}
+        self._queue: deque[int] = deque()
+        self._loader: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def __iter__(self) -> Iterator[Home]:
+        return iter(tuple(self._ready.values()))
+
+    @property
+    def is_loading(self) -> bool:
+        return bool(self._queue) or self._loader is not None
+
+    def at(self, index: int) -> Home | None:
+        return self._ready.get(index)
+
+    def partition_count(self) -> int | None:
+        """Of the topic, if it exists."""
+        topic = self._controller.image.topics.get(TOPIC)
+        return None if topic is None else len(topic.partitions)
+
+    def find(self, group_id: str) -> Home:
+        """The home of a group; raises what its client has to be told otherwise."""
+        count = self.partition_count()
+        if count is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        index = abs(string_hash(group_id)) % count
+        home = self._ready.get(index)
+        if home is None or home.partition.retired:
+            home = self._open(index)
+        return home
+
+    def load_all(self) -> None:
+        """Begin with all shards that have anything to load."""
+        for index in range(self.partition_count() or 0):
+            partition = self._replicas.find(TOPIC, index)
+            if partition is not None and index not in self._ready:
+                self._enqueue(index)
+
+    def drop(self, home: Home) -> None:
+        """Forget a shard whose log did not take its records, and read it anew."""
+        if self._ready.get(home.index) is home:
+            del self._ready[home.index]
+            self._enqueue(home.index)
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._loader is not None:
+            self._loader.cancel()
+            await asyncio.gather(self._loader, return_exceptions=True)
+
+    def kill(self) -> None:
+        self._closed = True
+        if self._loader is not None:
+            self._loader.cancel()
+
+    def _open(self, index: int) -> Home:
+        """A shard that was not needed so far; one without records is ready at once."""
+        self._ready.pop(index, None)
+        partition = self._replicas.find(TOPIC, index)
+        if partition is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        if partition.log.log_start_offset == partition.log.log_end_offset:
+            return self._settle(index, partition, Shard())
+        self._enqueue(index, first=True)
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def _enqueue(self, index: int, *, first: bool = False) -> None:
+        if first and index in self._queue:
+            self._queue.remove(index)
+        if index not in self._queue:
+            if first:
+                self._queue.appendleft(index)
+            else:
+                self._queue.append(index)
+        if self._loader is None and not self._closed:
+            self._loader = asyncio.get_running_loop().create_task(self._load_queue())
+
+    async def _load_queue(self) -> None:
+        try:
+            while self._queue:
+                index = self._queue[0]
+                partition = self._replicas.find(TOPIC, index)
+                if partition is not None and index not in self._ready:
+                    try:
+                        shard = await load(partition)
+                    except (HeadraceError, OSError) as error:
+                        logger.error("cannot load groups: partition=%s error=%s", index, error)
+                        self._queue.rotate(-1)
+                        await asyncio.sleep(RETRY_SECONDS)
+                        continue
+                    if self._replicas.find(TOPIC, index) is partition:
+                        self._settle(index, partition, shard)
+                if index in self._queue:
+                    self._queue.remove(index)
+        finally:
+            self._loader = None
+
+    def _settle(self, index: int, partition: Partition, shard: Shard) -> Home:
+        journal = Journal(partition, self._codec, lambda code: self._on_failure(home, code))
+        home = self._ready[index] = Home(index, shard, partition, journal)
+        self._on_ready(home)
+        if shard.groups:
+            logger.info(
+                "groups loaded: partition=%d groups=%d offsets=%d",
+                index,
+                len(shard.groups),
+                len(shard.offsets),
+            )
+        return home

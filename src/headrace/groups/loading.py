@@ -1,0 +1,63 @@
+"""A shard out of its log, in slices short enough that requests go on beside it."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import Offset
+from headrace.groups.records import decode
+from headrace.groups.shard import Shard
+from headrace.protocol.records.decode import Record, decode_payload, record_payload
+from headrace.protocol.records.header import iterate_headers
+from headrace.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES = 1024 * 1024
+RECORDS_PER_SLICE = 1_000
+
+
+async def load(partition: Partition) -> Shard:
+    """Replay everything that is written; raises what the disk or a damaged batch does."""
+    shard = Shard()
+    left = RECORDS_PER_SLICE
+    for record in _records(partition):
+        _apply(shard, record, partition)
+        left -= 1
+        if not left:
+            left = RECORDS_PER_SLICE
+            await asyncio.sleep(0)
+    return shard
+
+
+def _records(partition: Partition) -> Iterator[Record]:
+    log = partition.log
+    position, end = log.log_start_offset, log.log_end_offset
+    while position < end:
+        data = log.read(position, READ_BYTES, end)
+        if not data:
+            return
+        for at, header in iterate_headers(data):
+            if not header.is_control:
+                for record in decode_payload(record_payload(data, header, at), header):
+                    if record.offset >= position:
+                        yield record
+            position = Offset(header.last_offset + 1)
+
+
+def _apply(shard: Shard, record: Record, partition: Partition) -> None:
+    if record.key is None:
+        return
+    try:
+        decoded = decode(record.key, record.value)
+        if decoded is not None:
+            shard.apply(decoded)
+    except HeadraceError as error:
+        # One record that nobody can read must not take all groups of the shard with it.
+        logger.error(
+            "skipped a group record: partition=%s offset=%d error=%s",
+            partition.id,
+            record.offset,
+            error,
+        )

@@ -1,0 +1,200 @@
+"""What requests do to committed offsets, and how offsets come to an end."""
+
+from collections.abc import Iterable
+
+from headrace.core.errors import ApiError, ErrorCode
+from headrace.core.ids import TopicPartition
+from headrace.groups.classic import syncing
+from headrace.groups.classic.group import ClassicGroup
+from headrace.groups.offsets import CommittedOffset, commit_record, tombstone
+from headrace.groups.shard import Shard
+from headrace.groups.step import Step, Token
+from headrace.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from headrace.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from headrace.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+NO_OFFSET = -1
+NOT_FOUND_SINCE = 9
+"""From this version on a commit for a group that does not exist is told so."""
+
+
+def commit(
+    shard: Shard, request: OffsetCommitRequest, api_version: int, token: Token, step: Step
+) -> None:
+    """Store offsets; raises what holds for all of them."""
+    _check_commit(shard, request, api_version, step)
+    expire_ms = -1 if request.retention_time_ms < 0 else step.time_ms + request.retention_time_ms
+    limit = step.settings.offset_metadata_max_bytes
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for each in topic.partitions:
+            metadata = each.committed_metadata or ""
+            answer = OffsetCommitResponsePartition(partition_index=each.partition_index)
+            answers.append(answer)
+            if len(metadata) > limit:
+                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            committed = CommittedOffset(
+                each.committed_offset,
+                each.committed_leader_epoch,
+                metadata,
+                step.time_ms,
+                expire_ms,
+            )
+            partition = TopicPartition(topic.name, each.partition_index)
+            step.write(commit_record(request.group_id, partition, committed))
+        topics.append(
+            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+        )
+    step.answer(token, OffsetCommitResponse(topics=topics))
+
+
+def _check_commit(shard: Shard, request: OffsetCommitRequest, api_version: int, step: Step) -> None:
+    group = shard.groups.get(request.group_id)
+    generation = request.generation_id_or_member_epoch
+    if group is None:
+        # Without a generation it is a reader that assigns its partitions itself, or an operator.
+        if generation < 0:
+            return
+        known = api_version >= NOT_FOUND_SINCE
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
+    group.check_commit(request.member_id, request.group_instance_id, generation, api_version)
+    if isinstance(group, ClassicGroup):
+        syncing.committed(group, request.member_id, step)
+
+
+def fetch(shard: Shard, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    """Offsets of one group; a group that nobody knows has simply none."""
+    group = shard.groups.get(request.group_id)
+    if group is not None:
+        group.check_fetch(request.member_id, request.member_epoch)
+    offsets = shard.offsets.of(request.group_id)
+    asked = _all_of(offsets) if request.topics is None else request.topics
+    return OffsetFetchResponseGroup(
+        group_id=request.group_id,
+        topics=[
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    fetched(index, offsets.get(TopicPartition(topic.name, index)))
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in asked
+        ],
+    )
+
+
+def fetched(index: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
+    if committed is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=NO_OFFSET, metadata=""
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def _all_of(partitions: Iterable[TopicPartition]) -> list[OffsetFetchRequestTopics]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    return [
+        OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
+        for name, indexes in topics.items()
+    ]
+
+
+def delete(shard: Shard, request: OffsetDeleteRequest, token: Token, step: Step) -> None:
+    """Forget offsets, but not of topics that the group is reading."""
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+    group.check_offset_delete()
+    offsets = shard.offsets.of(request.group_id)
+    topics = []
+    for topic in request.topics:
+        in_use = group.is_subscribed_to(topic.name)
+        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if in_use else ErrorCode.NONE
+        answers = []
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
+            if not in_use and partition in offsets:
+                step.write(tombstone(request.group_id, partition))
+            answers.append(
+                OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
+            )
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+    step.answer(token, OffsetDeleteResponse(topics=topics))
+
+
+def delete_group(shard: Shard, group_id: str, step: Step) -> ErrorCode:
+    """Forget an empty group with all its offsets."""
+    group = shard.groups.get(group_id)
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    if not group.is_empty():
+        return ErrorCode.NON_EMPTY_GROUP
+    for partition in shard.offsets.of(group_id):
+        step.write(tombstone(group_id, partition))
+    for record in group.tombstones():
+        step.write(record)
+    return ErrorCode.NONE
+
+
+def forget_topics(shard: Shard, topics: frozenset[str], step: Step) -> None:
+    """The topics were deleted; offsets into them mean nothing any more."""
+    for group_id, partition in shard.offsets.in_topics(topics):
+        step.write(tombstone(group_id, partition))
+
+
+def expire_offsets(shard: Shard, group_id: str, step: Step) -> int:
+    """Forget offsets that outlived their retention, then the group if nothing is left of it.
+
+    Returns how many offsets went.
+    """
+    group = shard.groups.get(group_id)
+    if group is None:
+        return 0
+    offsets = shard.offsets.of(group_id)
+    expired = [
+        partition
+        for partition, committed in offsets.items()
+        if not group.is_subscribed_to(partition.topic) and _is_expired(group, committed, step)
+    ]
+    for partition in expired:
+        step.write(tombstone(group_id, partition))
+    if len(expired) == len(offsets) and group.is_empty() and not group.is_joining():
+        for record in group.tombstones():
+            step.write(record)
+    return len(expired)
+
+
+def _is_expired(group: ClassicGroup, committed: CommittedOffset, step: Step) -> bool:
+    start_ms = group.offsets_expire_from(committed.commit_ms)
+    if start_ms is None:
+        return False
+    if committed.expire_ms >= 0:
+        return step.time_ms >= committed.expire_ms
+    return step.time_ms - start_ms >= step.settings.offsets_retention_ms

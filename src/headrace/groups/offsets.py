@@ -1,0 +1,95 @@
+"""Committed offsets of the groups of one shard."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headrace.core.ids import TopicPartition
+from headrace.groups.records import GroupRecord
+from headrace.protocol.schemas.group_offsets import OffsetCommitKey, OffsetCommitValue
+
+
+class CommittedOffset(NamedTuple):
+    """Where a group goes on reading one partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int
+    """For commits that brought a retention time of their own; otherwise -1."""
+
+
+class Offsets:
+    """By group, then by partition; a group without any is not in it."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Offsets) and self._groups == other._groups
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def __len__(self) -> int:
+        return sum(map(len, self._groups.values()))
+
+    def of(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """All offsets of a group; not to be changed."""
+        return self._groups.get(group_id, {})
+
+    def get(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
+        offsets = self._groups.get(group_id)
+        return None if offsets is None else offsets.get(partition)
+
+    def put(self, group_id: str, partition: TopicPartition, committed: CommittedOffset) -> None:
+        offsets = self._groups.get(group_id)
+        if offsets is None:
+            offsets = self._groups[group_id] = {}
+        offsets[partition] = committed
+
+    def remove(self, group_id: str, partition: TopicPartition) -> None:
+        offsets = self._groups.get(group_id)
+        if offsets is not None:
+            offsets.pop(partition, None)
+            if not offsets:
+                del self._groups[group_id]
+
+    def in_topics(self, topics: frozenset[str]) -> Iterator[tuple[str, TopicPartition]]:
+        """Every group and partition with an offset in one of these topics."""
+        for group_id, offsets in self._groups.items():
+            for partition in offsets:
+                if partition.topic in topics:
+                    yield group_id, partition
+
+
+def commit_record(
+    group_id: str, partition: TopicPartition, committed: CommittedOffset
+) -> GroupRecord:
+    """The record that stores an offset."""
+    return GroupRecord(
+        OffsetCommitKey(group=group_id, topic=partition.topic, partition=partition.partition),
+        OffsetCommitValue(
+            offset=committed.offset,
+            leader_epoch=committed.leader_epoch,
+            metadata=committed.metadata,
+            commit_timestamp=committed.commit_ms,
+            expire_timestamp=committed.expire_ms,
+        ),
+    )
+
+
+def tombstone(group_id: str, partition: TopicPartition) -> GroupRecord:
+    """The record that forgets an offset."""
+    key = OffsetCommitKey(group=group_id, topic=partition.topic, partition=partition.partition)
+    return GroupRecord(key, None)
+
+
+def committed_in(value: OffsetCommitValue) -> CommittedOffset:
+    """What `commit_record` stored."""
+    return CommittedOffset(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        value.expire_timestamp,
+    )

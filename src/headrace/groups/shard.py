@@ -1,0 +1,109 @@
+"""The groups of one partition of `__consumer_offsets`: a machine without I/O.
+
+Requests come as steps (`Step`), which collect records and answers. `apply` brings one record into
+the state, on the leader right after the append and at a start for the whole log; both end with
+the same state. Classic groups change while they decide, since most of what they go through is
+never written down; their records are marked as applied.
+"""
+
+from headrace.core.errors import ApiError, ErrorCode
+from headrace.core.ids import TopicPartition
+from headrace.groups.classic import expiry, joining, leaving, syncing
+from headrace.groups.classic.group import ClassicGroup
+from headrace.groups.classic.rebalance import join_refused
+from headrace.groups.offsets import Offsets, committed_in
+from headrace.groups.records import GroupRecord
+from headrace.groups.step import Caller, Step, Token
+from headrace.protocol.messages.heartbeat import HeartbeatRequest
+from headrace.protocol.messages.join_group import JoinGroupRequest
+from headrace.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from headrace.protocol.messages.sync_group import SyncGroupRequest
+from headrace.protocol.schemas.group_offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+
+class Shard:
+    """Groups and their offsets."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = Offsets()
+
+    # Records
+
+    def apply(self, record: GroupRecord) -> None:
+        """Bring one record into the state; must accept whatever was ever written."""
+        key, value = record
+        if isinstance(key, OffsetCommitKey):
+            self._apply_offset(key, value)
+        elif isinstance(key, GroupMetadataKey):
+            self._apply_classic(key.group, value)
+
+    def _apply_offset(self, key: OffsetCommitKey, value: object) -> None:
+        partition = TopicPartition(key.topic, key.partition)
+        if isinstance(value, OffsetCommitValue):
+            if key.group not in self.groups:
+                # A group that only stores offsets has no record of its own.
+                self.groups[key.group] = ClassicGroup(key.group)
+            self.offsets.put(key.group, partition, committed_in(value))
+        else:
+            self.offsets.remove(key.group, partition)
+
+    def _apply_classic(self, group_id: str, value: object) -> None:
+        if isinstance(value, GroupMetadataValue):
+            self.groups[group_id] = ClassicGroup.from_record(group_id, value)
+        elif isinstance(self.groups.get(group_id), ClassicGroup):
+            del self.groups[group_id]
+
+    def loaded(self, now_ms: int) -> None:
+        """The whole log is in; time begins to run for the members in it."""
+        for group in self.groups.values():
+            group.loaded(now_ms)
+
+    # Steps
+
+    def join(self, request: JoinGroupRequest, caller: Caller, token: Token, step: Step) -> None:
+        """Enter a group; whoever comes without a member id may found it."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            if request.member_id:
+                step.answer(token, join_refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+                return
+            group = self.groups[request.group_id] = ClassicGroup(request.group_id, step.time_ms)
+            step.write_applied(group.record())
+        joining.join(group, request, caller, token, step)
+
+    def sync(self, request: SyncGroupRequest, token: Token, step: Step) -> None:
+        syncing.sync(self._group_of_member(request.group_id), request, token, step)
+
+    def heartbeat(self, request: HeartbeatRequest, step: Step) -> None:
+        syncing.heartbeat(self._group_of_member(request.group_id), request, step)
+
+    def leave(self, request: LeaveGroupRequest, token: Token, step: Step) -> None:
+        group = self._group_of_member(request.group_id)
+        answers = leaving.leave(group, request.members, step)
+        step.answer(token, LeaveGroupResponse(members=answers))
+
+    def expire(self, group_id: str, step: Step) -> None:
+        """Look what time has done to a group."""
+        group = self.groups.get(group_id)
+        if group is not None:
+            expiry.expire(group, step)
+
+    def parked(self) -> list[Token]:
+        """Everybody who waits for a rebalance."""
+        return [token for group in self.groups.values() for token in group.parked()]
+
+    def next_deadline_ms(self, group_id: str) -> int | None:
+        group = self.groups.get(group_id)
+        return None if group is None else group.next_deadline_ms()
+
+    def _group_of_member(self, group_id: str) -> ClassicGroup:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group

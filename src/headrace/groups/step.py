@@ -1,0 +1,61 @@
+"""One step of a shard: what it was given, what it decided, and whom it answers."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from headrace.groups.records import GroupRecord
+from headrace.groups.settings import GroupSettings
+from headrace.protocol.message import Message
+
+Token = object
+"""Whoever waits for an answer; the machine only carries it around."""
+
+
+class Caller(NamedTuple):
+    """Who sent a request, as members are remembered."""
+
+    client_id: str
+    client_host: str
+    api_version: int
+    new_member_id: str
+    """An id that nobody has, for whoever comes without one."""
+
+
+class Write(NamedTuple):
+    """A record to append; `applied` where the step itself has already changed the state."""
+
+    record: GroupRecord
+    applied: bool
+
+
+class Answer(NamedTuple):
+    token: Token
+    response: Message
+
+
+@dataclass(slots=True)
+class Step:
+    """Collects records and answers; the answers may leave once the records are committed."""
+
+    now_ms: int
+    """Monotonic, for deadlines."""
+    time_ms: int
+    """Wall clock, for what is written down."""
+    settings: GroupSettings
+    writes: list[Write] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+
+    def write(self, record: GroupRecord) -> None:
+        """Append this and then apply it."""
+        self.writes.append(Write(record, applied=False))
+
+    def write_applied(self, record: GroupRecord) -> None:
+        """Append what the state says already."""
+        self.writes.append(Write(record, applied=True))
+
+    def answer(self, token: Token, response: Message) -> None:
+        self.answers.append(Answer(token, response))
+
+    @property
+    def records(self) -> list[GroupRecord]:
+        return [write.record for write in self.writes]
