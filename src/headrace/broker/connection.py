@@ -127,6 +127,15 @@ class Connection(asyncio.BufferedProtocol):
     def idle(self) -> bool:
         return not self._answers
 
+    @property
+    def unanswered(self) -> int:
+        return len(self._answers)
+
+    @property
+    def is_paused(self) -> bool:
+        """Not read from, because of a bound."""
+        return self._reading_paused
+
     def close(self) -> None:
         if self._transport is not None and not self.closed:
             self.closed = True

@@ -53,6 +53,8 @@ class Listener:
         self._idle_seconds_max = idle_seconds_max
         self.connections: dict[Connection, None] = {}
         self.is_open = False
+        self.accepted = 0
+        self.refused = 0
 
     def open(self) -> None:
         """Serve; whoever connected since the address was bound has waited for this."""
@@ -67,6 +69,7 @@ class Listener:
     def admit(self, connection: Connection) -> bool:
         broken_limit = self._count.take(connection.client_host)
         if broken_limit is not None:
+            self.refused += 1
             logger.warning(
                 "refused a connection: listener=%s client=%s limit=%s",
                 self.name,
@@ -75,6 +78,7 @@ class Listener:
             )
             return False
         self.connections[connection] = None
+        self.accepted += 1
         return True
 
     def forget(self, connection: Connection) -> None:

@@ -91,8 +91,8 @@ class ShapedLog(DurableLog):
                 self.log_start_offset = offset
                 self._load_epochs().truncate_start(offset)
 
-    def apply_retention(self, now_ms: int, high_watermark: Offset) -> list[str]:
-        """Delete what may go; return a line for each segment deleted."""
+    def apply_retention(self, now_ms: int, high_watermark: Offset) -> list[tuple[str, str]]:
+        """Delete what may go; return path and reason of each segment deleted."""
         with self._shaping:
             try:
                 with self._lock:
@@ -112,7 +112,7 @@ class ShapedLog(DurableLog):
                 )
             except OSError as error:
                 raise StorageError(f"cannot delete from {self.directory}: {error}") from error
-        return [f"{segment.path()}: {reason}" for segment, reason in expired[:deleted]]
+        return [(segment.path(), reason) for segment, reason in expired[:deleted]]
 
     def _delete_oldest(self, expired: list[tuple[Segment, Offset]], now_ms: int) -> int:
         """Delete the segments that still end where they did when they were judged."""

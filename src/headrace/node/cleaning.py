@@ -26,6 +26,18 @@ class Job(NamedTuple):
         return self.plan.overdue, self.plan.dirty_ratio
 
 
+class CleaningCounts:
+    """What compaction has done since the start, for the metrics."""
+
+    __slots__ = ("compactions", "failures", "removed_bytes", "removed_records")
+
+    def __init__(self) -> None:
+        self.compactions = 0
+        self.failures = 0
+        self.removed_bytes = 0
+        self.removed_records = 0
+
+
 class Cleaning:
     """One compaction at a time; the compactor itself works outside the event loop."""
 
@@ -42,6 +54,7 @@ class Cleaning:
         self._checkpoint = checkpoint
         self._clock = clock
         self._executor = executor
+        self.counts = CleaningCounts()
 
     async def clean_all(self) -> None:
         """Compact until no log is worth it."""
@@ -54,6 +67,7 @@ class Cleaning:
             except HeadraceError as error:
                 if job.partition.retired:
                     continue
+                self.counts.failures += 1
                 logger.error("compaction failed: partition=%s error=%s", job.partition.id, error)
 
     def _most_urgent(self, tried: set[Partition]) -> Job | None:
@@ -98,8 +112,12 @@ class Cleaning:
             # Retention or a truncation was quicker; what is left stays dirty.
             return
         self._checkpoint.update(partition.id, result.end_offset)
+        self.counts.compactions += 1
+        self.counts.removed_records += result.records_read - result.records_kept
+        self.counts.removed_bytes += result.bytes_read - result.bytes_written
         logger.info(
-            "compacted: partition=%s end=%d records=%d->%d bytes=%d->%d",
+            "compacted: partition=%s end_offset=%d records_before=%d records_after=%d"
+            " bytes_before=%d bytes_after=%d",
             partition.id,
             result.end_offset,
             result.records_read,

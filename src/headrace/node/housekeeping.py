@@ -24,6 +24,16 @@ CHECKPOINT_BYTES_MAX = 256 * 1024 * 1024
 LOOK_SECONDS = 0.5
 
 
+class HousekeepingCounts:
+    """What the duties have done since the start, for the metrics."""
+
+    __slots__ = ("deleted_segments", "failures")
+
+    def __init__(self) -> None:
+        self.deleted_segments = 0
+        self.failures = 0
+
+
 class Housekeeping:
     def __init__(
         self, replicas: Replicas, cleaning: Cleaning, clock: Clock, executor: Executor
@@ -32,6 +42,7 @@ class Housekeeping:
         self._cleaning = cleaning
         self._clock = clock
         self._executor = executor
+        self.counts = HousekeepingCounts()
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -49,7 +60,18 @@ class Housekeeping:
             try:
                 await duty()
             except Exception as error:
-                _report(duty.__name__, error)
+                self._report(duty.__name__, error)
+
+    def _report(self, duty: str, error: Exception) -> None:
+        """A failing disk is told in a line; anything else is a mistake of ours and shown whole."""
+        self.counts.failures += 1
+        expected = isinstance(error, HeadraceError | OSError)
+        logger.error(
+            "housekeeping failed, will try again: duty=%s error=%s",
+            duty,
+            error,
+            exc_info=None if expected else error,
+        )
 
     # Checkpoints
 
@@ -66,7 +88,7 @@ class Housekeeping:
                 try:
                     await self._executor.run(self._replicas.directory.checkpoint)
                 except Exception as error:
-                    _report("checkpoint", error)
+                    self._report("checkpoint", error)
             due = loop.time() + self._checkpoint_seconds()
 
     def _checkpoint_seconds(self) -> float:
@@ -84,8 +106,12 @@ class Housekeeping:
         for partition in list(self._replicas):
             if partition.retired:
                 continue
-            for line in await self._executor.run(partial(_delete_expired, partition, now_ms)):
-                logger.info("segment deleted: %s", line)
+            gone = await self._executor.run(partial(_delete_expired, partition, now_ms))
+            for path, reason in gone:
+                self.counts.deleted_segments += 1
+                logger.info(
+                    "segment deleted: partition=%s path=%s reason=%s", partition.id, path, reason
+                )
                 deleted = True
         directory = self._replicas.directory
         # First what makes room: on a full disk the checkpoint needs it.
@@ -109,23 +135,12 @@ class Housekeeping:
                 await self._executor.run(partition.log.flush)
 
 
-def _report(duty: str, error: Exception) -> None:
-    """A failing disk is told in a line; anything else is a mistake of ours and shown whole."""
-    expected = isinstance(error, HeadraceError | OSError)
-    logger.error(
-        "housekeeping failed, will try again: duty=%s error=%s",
-        duty,
-        error,
-        exc_info=None if expected else error,
-    )
-
-
-def _delete_expired(partition: Partition, now_ms: int) -> list[str]:
-    """A line for each segment deleted; a partition that fails does not hold up the others."""
+def _delete_expired(partition: Partition, now_ms: int) -> list[tuple[str, str]]:
+    """Path and reason per segment deleted; a partition that fails does not hold up the others."""
     try:
-        lines = partition.log.apply_retention(now_ms, partition.high_watermark)
+        deleted = partition.log.apply_retention(now_ms, partition.high_watermark)
         partition.log.expire_producers(now_ms)
-        return lines
+        return deleted
     except HeadraceError as error:
         if not partition.retired:
             logger.error(

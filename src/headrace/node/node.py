@@ -36,6 +36,8 @@ from headrace.log.compaction.runner import Compactor, InlineCompactor
 from headrace.log.directory import LogDirectory
 from headrace.node.cleaning import Cleaning
 from headrace.node.housekeeping import Housekeeping
+from headrace.node.loop_watch import LoopWatch
+from headrace.node.metrics import NodeMetrics
 from headrace.node.network import Listening, listen
 from headrace.replication.group_commit import GroupCommit
 from headrace.replication.replicas import Replicas
@@ -83,6 +85,7 @@ class Node:
         self._group_commit: GroupCommit | None = None
         self._dispatcher: Dispatcher | None = None
         self.addresses: dict[str, tuple[str, int]] = {}
+        self.metrics: NodeMetrics | None = None
 
     async def start(self) -> None:
         """Serve when this returns; on an error the directory is let go of as it is."""
@@ -116,7 +119,7 @@ class Node:
         self._controller = controller
         await controller.start()
         self._on_stop.push_async_callback(controller.stop)
-        group_commit = self._group_commit = GroupCommit(self._executor)
+        group_commit = self._group_commit = GroupCommit(self._executor, self.meters.now)
         self._on_stop.push_async_callback(group_commit.close)
         replicas = Replicas(
             directory,
@@ -158,11 +161,22 @@ class Node:
             self._executor,
         )
         housekeeping = Housekeeping(replicas, cleaning, self._clock, self._executor)
+        watch = LoopWatch(self.meters.now, also=self.meters.follow_log_level)
+        self.metrics = NodeMetrics(
+            replicas,
+            self.meters,
+            self._listeners,
+            cleaning.counts,
+            housekeeping.counts,
+            group_commit.round_times,
+            watch.lag,
+        )
         dispatcher = Dispatcher(services, config.socket_request_max_bytes)
         self._dispatcher = dispatcher
         await self._listen(dispatcher)
         await self._join(controller, directory)
         self._tasks.append(asyncio.get_running_loop().create_task(housekeeping.run()))
+        self._tasks.append(asyncio.get_running_loop().create_task(watch.run()))
         for listener in self._listeners:
             listener.open()
 

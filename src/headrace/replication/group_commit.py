@@ -7,10 +7,12 @@ for it, and nobody waits for more than the round under way and the next.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from headrace.core.errors import ErrorCode, StorageError
 from headrace.core.ids import Offset
+from headrace.core.metrics import Histogram
 from headrace.core.seams import Executor
 from headrace.replication.partition import Partition
 
@@ -22,8 +24,11 @@ FlushResult = tuple[Partition, int, Offset | Exception]
 class GroupCommit:
     """Owns the flush rounds of one node."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor, seconds: Callable[[], float] = float) -> None:
+        """`seconds` is the clock that rounds are measured by; without one they take no time."""
         self._executor = executor
+        self._seconds = seconds
+        self.round_times = Histogram()
         self._dirty: dict[Partition, None] = {}
         self._rounds: asyncio.Task[None] | None = None
         self._closed = False
@@ -39,7 +44,10 @@ class GroupCommit:
             while self._dirty:
                 marked = [(partition, partition.appended_bytes) for partition in self._dirty]
                 self._dirty.clear()
-                for result in await self._executor.run(partial(_flush_all, marked)):
+                began = self._seconds()
+                results = await self._executor.run(partial(_flush_all, marked))
+                self.round_times.observe(self._seconds() - began)
+                for result in results:
                     _tell(result)
         finally:
             self._rounds = None

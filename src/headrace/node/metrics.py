@@ -1,0 +1,261 @@
+"""What this node tells about itself when asked; docs/observability.md lists it.
+
+Most numbers are read off where they live anyway: ends of logs, sizes, open connections. Only
+what leaves no trace is counted as it happens, see `core/metrics.py`.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import headrace
+from headrace.broker.listener import Listener
+from headrace.broker.metering import RequestMeters
+from headrace.core.errors import ErrorCode
+from headrace.core.metrics import Family, Histogram, Metric, Sample
+from headrace.node.cleaning import CleaningCounts
+from headrace.node.housekeeping import HousekeepingCounts
+from headrace.replication.partition import Partition
+from headrace.replication.replicas import Replicas
+
+# Beyond this, partitions are left out of what is listed per partition (and said to be).
+PARTITIONS_MAX: Final = 10_000
+
+BUILD_INFO: Final = Metric(
+    "headrace_build_info", "gauge", "Always 1; which program this is.", ("version", "python")
+)
+CLUSTER_INFO: Final = Metric(
+    "headrace_cluster_info", "gauge", "Always 1; who this broker is.", ("cluster_id", "node_id")
+)
+REQUEST_SECONDS: Final = Metric(
+    "headrace_request_seconds",
+    "histogram",
+    "From a whole request at hand to its answer, without the wait of a long poll.",
+    ("api",),
+)
+REQUEST_ERRORS: Final = Metric(
+    "headrace_request_errors_total",
+    "counter",
+    "Error codes in answers; an answer about several partitions may hold several.",
+    ("api", "error"),
+)
+SLOW_REQUESTS: Final = Metric(
+    "headrace_slow_requests_total", "counter", "Requests that took longer than request.log.slow.ms."
+)
+REQUESTS_IN_FLIGHT: Final = Metric(
+    "headrace_requests_in_flight", "gauge", "Requests not answered yet.", ("listener",)
+)
+REQUESTS_WAITING: Final = Metric(
+    "headrace_requests_waiting", "gauge", "Of these, fetches that wait for records.", ("listener",)
+)
+CONNECTIONS: Final = Metric(
+    "headrace_connections", "gauge", "Open connections of clients.", ("listener",)
+)
+CONNECTIONS_THROTTLED: Final = Metric(
+    "headrace_connections_throttled",
+    "gauge",
+    "Connections not read from, because too much of theirs is under way or unread.",
+    ("listener",),
+)
+CONNECTIONS_ACCEPTED: Final = Metric(
+    "headrace_connections_accepted_total", "counter", "Connections accepted.", ("listener",)
+)
+CONNECTIONS_REFUSED: Final = Metric(
+    "headrace_connections_refused_total",
+    "counter",
+    "Connections refused by a limit on their number.",
+    ("listener",),
+)
+TOPICS: Final = Metric("headrace_topics", "gauge", "Topics with a partition here.")
+PARTITIONS: Final = Metric("headrace_partitions", "gauge", "Partitions on this broker.")
+MESSAGES_IN: Final = Metric(
+    "headrace_topic_messages_in_total",
+    "counter",
+    "Records appended since the start.",
+    ("topic",),
+)
+BYTES_IN: Final = Metric(
+    "headrace_topic_bytes_in_total",
+    "counter",
+    "Bytes of record batches appended since the start.",
+    ("topic",),
+)
+MESSAGES_OUT: Final = Metric(
+    "headrace_topic_messages_out_total",
+    "counter",
+    "Offsets covered by fetch answers since the start; on compacted topics gaps count too.",
+    ("topic",),
+)
+BYTES_OUT: Final = Metric(
+    "headrace_topic_bytes_out_total",
+    "counter",
+    "Bytes of record batches in fetch answers since the start.",
+    ("topic",),
+)
+LOG_START: Final = Metric(
+    "headrace_partition_log_start_offset", "gauge", "First offset kept.", ("topic", "partition")
+)
+LOG_END: Final = Metric(
+    "headrace_partition_log_end_offset", "gauge", "Next offset to be given.", ("topic", "partition")
+)
+HIGH_WATERMARK: Final = Metric(
+    "headrace_partition_high_watermark", "gauge", "Readers see below it.", ("topic", "partition")
+)
+SIZE: Final = Metric(
+    "headrace_partition_size_bytes", "gauge", "Bytes of its data files.", ("topic", "partition")
+)
+SEGMENTS: Final = Metric(
+    "headrace_partition_segments", "gauge", "Segments it consists of.", ("topic", "partition")
+)
+PARTITIONS_LEFT_OUT: Final = Metric(
+    "headrace_partitions_left_out",
+    "gauge",
+    f"Partitions beyond the first {PARTITIONS_MAX}, not listed one by one.",
+)
+DISK_BYTES: Final = Metric(
+    "headrace_data_directory_bytes", "gauge", "Size of the file system that holds the data."
+)
+DISK_FREE: Final = Metric(
+    "headrace_data_directory_free_bytes", "gauge", "Of these, bytes that can still be written."
+)
+FLUSH_SECONDS: Final = Metric(
+    "headrace_flush_seconds",
+    "histogram",
+    "Rounds of the group commit: what producers with acks=all wait for.",
+)
+COMPACTIONS: Final = Metric("headrace_compactions_total", "counter", "Logs compacted.")
+COMPACTIONS_FAILED: Final = Metric(
+    "headrace_compactions_failed_total", "counter", "Compactions that failed."
+)
+COMPACTED_RECORDS: Final = Metric(
+    "headrace_compaction_removed_records_total", "counter", "Records that compaction removed."
+)
+COMPACTED_BYTES: Final = Metric(
+    "headrace_compaction_removed_bytes_total", "counter", "Bytes that compaction removed."
+)
+SEGMENTS_DELETED: Final = Metric(
+    "headrace_retention_deleted_segments_total", "counter", "Segments that retention deleted."
+)
+DUTIES_FAILED: Final = Metric(
+    "headrace_housekeeping_failures_total",
+    "counter",
+    "Checkpoints, retentions and other duties that failed and will be tried again.",
+)
+LOOP_LAG: Final = Metric(
+    "headrace_event_loop_lag_seconds",
+    "histogram",
+    "How much later than asked the event loop woke up; sampled twice a second.",
+)
+
+
+class NodeMetrics:
+    """A source of metrics: everything of one node but its groups and its process."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        meters: RequestMeters,
+        listeners: Sequence[Listener],
+        cleaning: CleaningCounts,
+        housekeeping: HousekeepingCounts,
+        flush_times: Histogram,
+        loop_lag: Histogram,
+    ) -> None:
+        self._replicas = replicas
+        self._meters = meters
+        self._listeners = listeners
+        self._cleaning = cleaning
+        self._housekeeping = housekeeping
+        self._flush_times = flush_times
+        self._loop_lag = loop_lag
+
+    def collect(self) -> Iterator[Family]:
+        """Everything as it is now; what is listed per partition is read while it is written."""
+        yield from self._identity()
+        yield from self._requests()
+        yield from self._connections()
+        partitions = list(self._replicas)
+        yield from _topics(partitions)
+        yield from _partitions(partitions)
+        yield from self._storage()
+        yield LOOP_LAG.value(self._loop_lag)
+
+    def _identity(self) -> Iterator[Family]:
+        python = ".".join(map(str, sys.version_info[:3]))
+        yield BUILD_INFO.of(((headrace.__version__, python), 1))
+        identity = self._replicas.directory.identity
+        yield CLUSTER_INFO.of(((identity.cluster_id, str(self._replicas.config.node_id)), 1))
+
+    def _requests(self) -> Iterator[Family]:
+        meters = sorted(self._meters, key=lambda meter: meter.api)
+        yield REQUEST_SECONDS.each(((meter.api,), meter.times) for meter in meters)
+        yield REQUEST_ERRORS.each(
+            ((meter.api, _error_name(code)), count)
+            for meter in meters
+            for code, count in sorted(meter.errors.items())
+        )
+        yield SLOW_REQUESTS.value(self._meters.slow_requests)
+
+    def _connections(self) -> Iterator[Family]:
+        listeners = self._listeners
+        yield CONNECTIONS.each(((each.name,), len(each.connections)) for each in listeners)
+        yield CONNECTIONS_ACCEPTED.each(((each.name,), each.accepted) for each in listeners)
+        yield CONNECTIONS_REFUSED.each(((each.name,), each.refused) for each in listeners)
+        yield CONNECTIONS_THROTTLED.each(
+            ((each.name,), sum(c.is_paused for c in each.connections)) for each in listeners
+        )
+        yield REQUESTS_IN_FLIGHT.each(
+            ((each.name,), sum(c.unanswered for c in each.connections)) for each in listeners
+        )
+        yield REQUESTS_WAITING.each(
+            ((each.name,), sum(len(c.waiting) for c in each.connections)) for each in listeners
+        )
+
+    def _storage(self) -> Iterator[Family]:
+        total, free = self._replicas.directory.space()
+        yield DISK_BYTES.value(total)
+        yield DISK_FREE.value(free)
+        yield FLUSH_SECONDS.value(self._flush_times)
+        yield COMPACTIONS.value(self._cleaning.compactions)
+        yield COMPACTIONS_FAILED.value(self._cleaning.failures)
+        yield COMPACTED_RECORDS.value(self._cleaning.removed_records)
+        yield COMPACTED_BYTES.value(self._cleaning.removed_bytes)
+        yield SEGMENTS_DELETED.value(self._housekeeping.deleted_segments)
+        yield DUTIES_FAILED.value(self._housekeeping.failures)
+
+
+def _topics(partitions: Sequence[Partition]) -> Iterator[Family]:
+    by_topic: dict[str, list[int]] = {}
+    for partition in partitions:
+        sums = by_topic.setdefault(partition.id.topic, [0, 0, 0, 0])
+        sums[0] += partition.log.log_end_offset - partition.first_new_offset
+        sums[1] += partition.appended_bytes
+        sums[2] += partition.fetched_messages
+        sums[3] += partition.fetched_bytes
+    yield TOPICS.value(len(by_topic))
+    for column, metric in enumerate((MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT)):
+        yield metric.each(_column(by_topic, column))
+
+
+def _column(by_topic: dict[str, list[int]], column: int) -> Iterable[Sample]:
+    return (((topic,), sums[column]) for topic, sums in by_topic.items())
+
+
+def _partitions(partitions: Sequence[Partition]) -> Iterator[Family]:
+    yield PARTITIONS.value(len(partitions))
+    yield PARTITIONS_LEFT_OUT.value(max(0, len(partitions) - PARTITIONS_MAX))
+    listed = [
+        ((each.id.topic, str(each.id.partition)), each) for each in partitions[:PARTITIONS_MAX]
+    ]
+    yield LOG_START.each((labels, each.log.log_start_offset) for labels, each in listed)
+    yield LOG_END.each((labels, each.log.log_end_offset) for labels, each in listed)
+    yield HIGH_WATERMARK.each((labels, each.high_watermark) for labels, each in listed)
+    yield SIZE.each((labels, sum(s.size for s in each.log.segments)) for labels, each in listed)
+    yield SEGMENTS.each((labels, len(each.log.segments)) for labels, each in listed)
+
+
+def _error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
