@@ -1,0 +1,84 @@
+"""Members go: by saying so, by silence, or because they hold others up."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from headrace.groups.consumer import records as written
+from headrace.groups.consumer.draft import Circumstances, Decided, Draft
+from headrace.groups.consumer.group import ConsumerGroup
+from headrace.groups.consumer.members import NOTHING_OWNED, STATIC_LEAVE_EPOCH, Member
+from headrace.groups.consumer.migration import ClassicGroupState, downgraded
+from headrace.groups.consumer.target import refresh_subscriptions
+from headrace.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+_LOG = logging.getLogger(__name__)
+
+
+def leave(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, around: Circumstances
+) -> Decided[ConsumerGroupHeartbeatResponse]:
+    """A heartbeat that says goodbye; a static member may say that it will be back."""
+    member = _leaving_member(group, request)
+    draft = Draft(group, around)
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=member.member_id, member_epoch=request.member_epoch, heartbeat_interval_ms=0
+    )
+    if request.member_epoch == STATIC_LEAVE_EPOCH:
+        # Everything stays its own, so that it finds it again; what it was asked to give up goes.
+        away = replace(member, epoch=STATIC_LEAVE_EPOCH, pending_revocation=NOTHING_OWNED)
+        draft.write(written.current_assignment(group.group_id, away))
+        return draft.decided(response)
+    return draft.decided(response, downgraded=remove_members(draft, [member]))
+
+
+def expire(group: ConsumerGroup, around: Circumstances) -> Decided[None]:
+    """Remove everybody whose time is over."""
+    draft = Draft(group, around)
+    gone: list[Member] = []
+    for member_id, kind in group.timers.expired(around.now_ms):
+        _LOG.info("group %s: member %s removed: %s", group.group_id, member_id, kind.value)
+        gone.append(group.members[member_id])
+    if not gone:
+        return Decided(None)
+    return draft.decided(None, downgraded=remove_members(draft, gone))
+
+
+def remove_members(draft: Draft, gone: Sequence[Member]) -> ClassicGroupState | None:
+    """Forget members; what they owned is free at once. Says what became of the group.
+
+    The last member of the consumer protocol takes that protocol with it where the policy
+    allows: those who are left speak the classic one.
+    """
+    left = [member for member in draft.group.members.values() if member not in gone]
+    if _becomes_classic(draft, gone, left):
+        group = draft.group
+        records, state = downgraded(
+            group, left, topics=draft.around.topics, time_ms=draft.around.time_ms
+        )
+        draft.write_all(records)
+        return state
+    for member in gone:
+        draft.write(*written.member_tombstones(draft.group.group_id, member.member_id))
+    refresh_subscriptions(draft, bump=True)
+    return None
+
+
+def _becomes_classic(draft: Draft, gone: Iterable[Member], left: Sequence[Member]) -> bool:
+    settings = draft.around.settings
+    return (
+        bool(left)
+        and any(not member.uses_classic_protocol for member in gone)
+        and all(member.uses_classic_protocol for member in left)
+        and settings.migration_policy.may_downgrade
+        and len(left) <= settings.classic_max_size
+    )
+
+
+def _leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Member:
+    if request.instance_id is None:
+        return group.member(request.member_id)
+    return group.static_member_as(request.instance_id, request.member_id)
