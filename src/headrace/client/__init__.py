@@ -8,22 +8,32 @@
             for record in reader: ...
 
 `AsyncClient` and what it makes have the same calls to be awaited. The command line, the tests,
-replication and Spark use this room; consumer groups and transactions are not in it yet. Names
-are loaded when first used, so a program that only blocks never imports asyncio's face.
+replication and Spark use this room; transactions are not in it yet. Names are loaded when first
+used, so a program that only blocks never imports asyncio's face.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from headrace.client.core.consumer_settings import ConsumerSettings
 from headrace.client.core.failures import (
     BrokerUnreachable,
     BufferFull,
     CallTimedOut,
     ClientClosed,
     ClientError,
+    CommitFailed,
     DeliveryTimedOut,
+    NoOffset,
     RequestTimedOut,
     UnsupportedApi,
+)
+from headrace.client.core.group_models import (
+    CommittedOffset,
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+    PartitionLag,
 )
 from headrace.client.core.models import (
     EARLIEST,
@@ -63,6 +73,7 @@ from headrace.protocol.records.decode import Record
 if TYPE_CHECKING:
     from headrace.client.aio.admin import AsyncAdmin
     from headrace.client.aio.client import AsyncClient
+    from headrace.client.aio.consumer import AsyncConsumer
     from headrace.client.aio.producer import AsyncProducer
     from headrace.client.aio.reader import AsyncReader
     from headrace.client.blocking.admin import Admin
@@ -73,6 +84,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "AsyncAdmin": "aio.admin",
     "AsyncClient": "aio.client",
+    "AsyncConsumer": "aio.consumer",
     "AsyncProducer": "aio.producer",
     "AsyncReader": "aio.reader",
     "Admin": "blocking.admin",
@@ -88,6 +100,7 @@ __all__ = [
     "Admin",
     "AsyncAdmin",
     "AsyncClient",
+    "AsyncConsumer",
     "AsyncProducer",
     "AsyncReader",
     "BrokerDescription",
@@ -99,17 +112,25 @@ __all__ = [
     "ClientError",
     "ClientSettings",
     "ClusterDescription",
+    "CommitFailed",
+    "CommittedOffset",
     "ConfigChange",
     "ConfigEntry",
     "ConfigOperation",
     "ConfigResource",
+    "ConsumerSettings",
     "DeliveryTimedOut",
     "FetchedChunk",
+    "GroupDescription",
+    "GroupListing",
     "ListedOffset",
     "LogDirDescription",
+    "MemberDescription",
     "NewTopic",
+    "NoOffset",
     "OffsetSpec",
     "PartitionDescription",
+    "PartitionLag",
     "Producer",
     "ProducerDescription",
     "ProducerSettings",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headrace.client.aio.link import Answer, BrokerLink, Connect, Link, Links, connect_by_loop
 from headrace.client.aio.reader import AsyncReader
 from headrace.client.core.cluster import BrokerAddress, Cluster, TopicState
+from headrace.client.core.consumer_settings import ConsumerSettings
 from headrace.client.core.failures import BrokerNotReached, ClientClosed
 from headrace.client.core.flows import SHARED_CHANNEL, Ask, AskMany, Effect, Flow, Session
 from headrace.client.core.lookups import ensure_topics, refresh_metadata
@@ -30,6 +31,7 @@ from headrace.protocol.message import Message
 
 if TYPE_CHECKING:
     from headrace.client.aio.admin import AsyncAdmin
+    from headrace.client.aio.consumer import AsyncConsumer
     from headrace.client.aio.producer import AsyncProducer
 
 T = TypeVar("T")
@@ -61,7 +63,7 @@ class AsyncClient:
         self._new_link: Links = self._socket_link if links is None else links
         self._links: dict[tuple[NodeId, int], BrokerLink] = {}
         self._channels = count(SHARED_CHANNEL + 1)
-        self._owned: dict[AsyncProducer | AsyncReader, None] = {}
+        self._owned: dict[AsyncProducer | AsyncReader | AsyncConsumer, None] = {}
         self._closed = False
         self.session = Session(
             settings=self.settings,
@@ -108,6 +110,15 @@ class AsyncClient:
         self._owned[reader] = None
         return reader
 
+    def consumer(self, settings: ConsumerSettings | str) -> "AsyncConsumer":
+        """A member of a group (settings, or just the group's name); subscribe it, then poll."""
+        from headrace.client.aio.consumer import AsyncConsumer
+
+        wanted = ConsumerSettings(settings) if isinstance(settings, str) else settings
+        consumer = AsyncConsumer(self, wanted)
+        self._owned[consumer] = None
+        return consumer
+
     async def connect(self) -> None:
         """Reach any broker and learn the cluster, in one attempt; calls do it when they need it."""
         await self.run(refresh_metadata(self.session, []))
@@ -117,7 +128,7 @@ class AsyncClient:
         return (await self.run(ensure_topics(self.session, [name], create=create)))[name]
 
     async def close(self) -> None:
-        """Close producers (flushing them), readers and links."""
+        """Close producers (flushing them), readers, consumers (leaving their groups) and links."""
         if self._closed:
             return
         for part in list(self._owned):
@@ -130,7 +141,7 @@ class AsyncClient:
         for link in links:
             await link.wait_closed()
 
-    def forget(self, part: "AsyncProducer | AsyncReader") -> None:
+    def forget(self, part: "AsyncProducer | AsyncReader | AsyncConsumer") -> None:
         """A part has been closed by itself; the client need not do it again."""
         self._owned.pop(part, None)
 

@@ -2,27 +2,23 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
+from headrace.client.aio.fetches import EARLY_MS, Fetches
 from headrace.client.core.failures import ClientClosed
-from headrace.client.core.fetching import LOOKUP_MS_MIN, FetchCall, Fetching
+from headrace.client.core.fetching import LOOKUP_MS_MIN, Fetching
 from headrace.client.core.models import FetchedChunk, OffsetSpec, ReceivedRecord
 from headrace.client.core.settings import ReaderSettings
-from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.protocol.records.decode import Record
 
 if TYPE_CHECKING:
     from headrace.client.aio.client import AsyncClient
-    from headrace.client.aio.link import Answer
 
 R = TypeVar("R")
 _RECORDS_PER_POLL = 500
 _ITERATION_MS = 1000
-# A timer may fire this much before its time, as rounding and the clock's grain will have it.
-_EARLY_MS = 0.01
 
 
 class AsyncReader:
@@ -37,8 +33,7 @@ class AsyncReader:
         self._client = client
         self._fetching = Fetching(client.session, settings, client.new_channel())
         self._fetching.assign(assignment)
-        self._arrived = asyncio.Event()
-        self._in_flight: set[Answer] = set()
+        self._fetches = Fetches(client, self._fetching)
         self._closed = False
 
     async def __aenter__(self) -> "AsyncReader":
@@ -118,9 +113,7 @@ class AsyncReader:
         """Stop fetching; answers that still come are dropped."""
         self._closed = True
         self._client.forget(self)
-        for answer in list(self._in_flight):
-            answer.cancel()
-        await self._client.close_channel(self._fetching.channel)
+        await self._fetches.close()
 
     async def _poll(self, timeout_ms: float, take: Callable[[], R]) -> R | None:
         deadline_ms = self._client.now_ms() + timeout_ms
@@ -129,16 +122,18 @@ class AsyncReader:
                 raise ClientClosed("reader")
             if not await self._look_up(deadline_ms):
                 return None
-            self._launch()
+            self._fetches.launch()
             taken = take()
             if taken:
-                self._launch()
+                self._fetches.launch()
                 return taken
             self._fetching.raise_error()
             now_ms = self._client.now_ms()
-            if now_ms + _EARLY_MS >= deadline_ms:
+            if now_ms + EARLY_MS >= deadline_ms:
                 return None
-            await self._wait(min(deadline_ms, self._fetching.next_retry_ms(now_ms)) - now_ms)
+            await self._fetches.wait(
+                min(deadline_ms, self._fetching.next_retry_ms(now_ms)) - now_ms
+            )
 
     async def _look_up(self, deadline_ms: float) -> bool:
         if not self._fetching.needs_lookup(self._client.now_ms()):
@@ -150,29 +145,3 @@ class AsyncReader:
         except TimeoutError:
             return False
         return True
-
-    async def _wait(self, ms: float) -> None:
-        self._arrived.clear()
-        try:
-            async with asyncio.timeout(ms / 1000):
-                await self._arrived.wait()
-        except TimeoutError:
-            return
-
-    def _launch(self) -> None:
-        for call in self._fetching.plan(self._client.now_ms() + _EARLY_MS):
-            answer = self._client.submit(call.ask)
-            self._in_flight.add(answer)
-            answer.add_done_callback(partial(self._landed, call))
-
-    def _landed(self, call: FetchCall, answer: "Answer") -> None:
-        self._in_flight.discard(answer)
-        if answer.cancelled():
-            return
-        failure = answer.exception()
-        if failure is not None and not isinstance(failure, HeadraceError):
-            raise failure
-        outcome = failure or answer.result()
-        assert outcome is not None
-        self._fetching.answered(call, outcome, self._client.now_ms())
-        self._arrived.set()

@@ -23,6 +23,7 @@ from headrace.protocol.records.header import (
 _BASE_AND_LENGTH = Struct(">qi")
 _LAST_DELTA_AT = 23
 _CONTROL_KEY = Struct(">hh")
+NO_EPOCH_KNOWN = -1
 
 
 def whole_batches(data: Buffer) -> tuple[memoryview, int | None]:
@@ -45,8 +46,10 @@ def whole_batches(data: Buffer) -> tuple[memoryview, int | None]:
     return view[:position], last
 
 
-def decode_chunk(chunk: FetchedChunk, start: int, *, check_crc: bool) -> Iterator[list[Record]]:
-    """The records of a chunk from offset `start` on, one list per batch that has any."""
+def decode_chunk(
+    chunk: FetchedChunk, start: int, *, check_crc: bool
+) -> Iterator[tuple[int, list[Record]]]:
+    """The records of a chunk from offset `start` on: leader epoch and list of each batch."""
     aborted = _Aborted(chunk.aborted)
     for position, header in _checked(chunk, check_crc=check_crc):
         if header.last_offset < start:
@@ -57,7 +60,7 @@ def decode_chunk(chunk: FetchedChunk, start: int, *, check_crc: bool) -> Iterato
         if records and records[0].offset < start:
             records = [record for record in records if record.offset >= start]
         if records:
-            yield records
+            yield header.leader_epoch, records
 
 
 def _checked(chunk: FetchedChunk, *, check_crc: bool) -> Iterator[tuple[int, BatchHeader]]:
@@ -109,6 +112,7 @@ class Cursor:
     __slots__ = (
         "batch",
         "batch_at",
+        "batch_epoch",
         "buffered_bytes",
         "chunks",
         "decoded",
@@ -120,6 +124,7 @@ class Cursor:
         "in_flight",
         "is_paused",
         "last_stable_offset",
+        "leader_epoch",
         "log_start_offset",
         "partition",
         "position",
@@ -144,15 +149,18 @@ class Cursor:
         self.chunks: list[FetchedChunk] = []
         # The chunk being read, its batches still to come, and the batch at hand from `batch_at` on.
         self.reading: FetchedChunk | None = None
-        self.decoded: Iterator[list[Record]] = iter(())
+        self.decoded: Iterator[tuple[int, list[Record]]] = iter(())
         self.batch: list[Record] = []
         self.batch_at = 0
+        # Leader epochs: of the batch at hand, and of the last record before the position.
+        self.batch_epoch = self.leader_epoch = NO_EPOCH_KNOWN
         self.buffered_bytes = 0
 
-    def move(self, offset: int | None) -> None:
+    def move(self, offset: int | None, leader_epoch: int = NO_EPOCH_KNOWN) -> None:
         """Forget everything fetched; go on from `offset` (None: to be found out)."""
         self.generation += 1
         self.position = offset
+        self.leader_epoch = leader_epoch
         self.fetch_offset = -1 if offset is None else offset
         self.chunks.clear()
         self.stop_reading()
@@ -176,7 +184,7 @@ class Cursor:
         if batch is None:
             self.stop_reading()
             return False
-        self.batch, self.batch_at = batch, 0
+        (self.batch_epoch, self.batch), self.batch_at = batch, 0
         return True
 
     def take(self, records_max: int) -> list[Record]:
@@ -184,6 +192,7 @@ class Cursor:
         records = self.batch[self.batch_at : self.batch_at + records_max]
         self.batch_at += len(records)
         self.position = records[-1].offset + 1
+        self.leader_epoch = self.batch_epoch
         return records
 
     def take_back(self) -> FetchedChunk | None:

@@ -79,6 +79,19 @@ class Fetching:
             self._cursors[key] = Cursor(key)
             self.seek(key, start)
 
+    def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these too, once `seek` has said from where; the others go on undisturbed."""
+        for partition in partitions:
+            if partition not in self._cursors:
+                self._cursors[partition] = Cursor(partition)
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop reading these; what was fetched ahead of them is dropped."""
+        for partition in partitions:
+            if self._cursors.pop(partition, None) is self._iterated:
+                self._iterated = None
+            self._specs.pop(partition, None)
+
     def seek(self, partition: TopicPartition, start: int | OffsetSpec) -> None:
         """Go on from another place; what was fetched ahead is dropped."""
         cursor = self.cursor(partition)
@@ -101,6 +114,10 @@ class Fetching:
         return cursor
 
     @property
+    def cursors(self) -> list[Cursor]:
+        return list(self._cursors.values())
+
+    @property
     def partitions(self) -> list[TopicPartition]:
         return list(self._cursors)
 
@@ -119,11 +136,24 @@ class Fetching:
     def lookup(self) -> Flow[None]:
         """Find leaders, and offsets for the places given by meaning or time."""
         yield from retrying(self._session, lambda: by_leader(self._session, self._cursors))
-        specs = dict(self._specs)
+        yield from self.find_places(dict(self._specs))
+
+    @property
+    def places_wanted(self) -> dict[TopicPartition, OffsetSpec]:
+        """The partitions that shall go on from a place whose offset is not known yet."""
+        return dict(self._specs)
+
+    def find_places(
+        self, specs: Mapping[TopicPartition, OffsetSpec], timeout_ms: float | None = None
+    ) -> Flow[None]:
+        """Find the offsets of places given by meaning or time, and go there."""
         if not specs:
             return
         found = yield from list_offsets(
-            self._session, specs, read_committed=self._settings.isolation == "read_committed"
+            self._session,
+            specs,
+            read_committed=self._settings.isolation == "read_committed",
+            timeout_ms=timeout_ms,
         )
         missing = {partition: LATEST for partition, listed in found.items() if listed.offset < 0}
         if missing:
@@ -360,6 +390,7 @@ class Fetching:
         record = cursor.batch[cursor.batch_at]
         cursor.batch_at += 1
         cursor.position = record.offset + 1
+        cursor.leader_epoch = cursor.batch_epoch
         topic, number = cursor.partition
         return ReceivedRecord(topic, number, *record)
 

@@ -75,6 +75,8 @@ class Session:
     randomness: Randomness
     now_ms: Callable[[], float]
     connected: Callable[[], Sequence[NodeId]]
+    # Who coordinates a group, as last heard.
+    coordinators: dict[str, NodeId] = field(default_factory=dict)
     backoff: Backoff = field(init=False)
 
     def __post_init__(self) -> None:

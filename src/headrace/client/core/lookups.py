@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
+from uuid import UUID
 
 from headrace.client.core.cluster import TopicState
 from headrace.client.core.failures import error_for, raise_for
@@ -52,6 +53,14 @@ def refresh_metadata(
     response = yield from ask_any(session, request, MetadataResponse, version_min=1)
     session.cluster.update(response, session.now_ms())
     return response
+
+
+def name_topics(session: Session, ids: Collection[UUID]) -> Flow[None]:
+    """Learn about topics of which only the id is known; those that are gone stay unknown."""
+    wanted = [MetadataRequestTopic(topic_id=topic_id) for topic_id in ids]
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    response = yield from ask_any(session, request, MetadataResponse, version_min=12)
+    session.cluster.update(response, session.now_ms())
 
 
 def ensure_topics(

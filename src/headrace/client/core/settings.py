@@ -89,8 +89,8 @@ class ClientSettings:
         for server in cleaned:
             parse_address(server)
         object.__setattr__(self, "bootstrap_servers", cleaned)
-        _at_least(1, self, "request_timeout_ms", "call_timeout_ms", "connect_timeout_ms")
-        _at_least(0, self, "retry_backoff_ms", "retry_backoff_ms_max")
+        at_least(1, self, "request_timeout_ms", "call_timeout_ms", "connect_timeout_ms")
+        at_least(0, self, "retry_backoff_ms", "retry_backoff_ms_max")
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -131,8 +131,8 @@ class ProducerSettings:
         if self.is_idempotent and not 1 <= self.in_flight_max <= 5:
             # Brokers remember five batches per producer; more in flight could not be told apart.
             raise InvalidSetting("idempotence needs in_flight_max between 1 and 5")
-        _at_least(1, self, "in_flight_max", "batch_bytes", "request_bytes_max", "buffer_bytes")
-        _at_least(0, self, "linger_ms", "delivery_timeout_ms", "block_ms_max")
+        at_least(1, self, "in_flight_max", "batch_bytes", "request_bytes_max", "buffer_bytes")
+        at_least(0, self, "linger_ms", "delivery_timeout_ms", "block_ms_max")
 
     @property
     def acks_number(self) -> int:
@@ -173,8 +173,8 @@ class ReaderSettings:
             raise InvalidSetting(
                 f"offset_reset={self.offset_reset!r} is not error, earliest or latest"
             )
-        _at_least(1, self, "partition_bytes_max", "fetch_bytes_max")
-        _at_least(0, self, "fetch_bytes_min", "fetch_wait_ms_max", "prefetch_bytes")
+        at_least(1, self, "partition_bytes_max", "fetch_bytes_max")
+        at_least(0, self, "fetch_bytes_min", "fetch_wait_ms_max", "prefetch_bytes")
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -201,7 +201,8 @@ def settings_from(target: "str | Iterable[str] | ClientSettings") -> ClientSetti
     return target if isinstance(target, ClientSettings) else ClientSettings(target)
 
 
-def _at_least(minimum: int, settings: object, *names: str) -> None:
+def at_least(minimum: int, settings: object, *names: str) -> None:
+    """Refuse numbers of a settings object that are too small, by name."""
     values: Mapping[str, float] = {name: getattr(settings, name) for name in names}
     for name, value in values.items():
         if value < minimum:

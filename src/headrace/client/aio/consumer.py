@@ -1,0 +1,207 @@
+"""A member of a group for asyncio: heartbeats in the background, records when asked."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Collection
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.client.aio.consuming import ConsumerEngine, Offsets
+from headrace.client.core.consumer_settings import ConsumerSettings
+from headrace.client.core.group_models import CommittedOffset
+from headrace.client.core.membership import Change, Notice, Subscription
+from headrace.client.core.models import OffsetSpec, ReceivedRecord
+from headrace.core.ids import TopicPartition
+from headrace.protocol.records.decode import Record
+
+if TYPE_CHECKING:
+    from headrace.client.aio.client import AsyncClient
+
+R = TypeVar("R")
+Listener = Callable[[list[TopicPartition]], Awaitable[None] | None]
+_RECORDS_PER_POLL = 500
+_ITERATION_MS = 1000
+
+
+class AsyncConsumer:
+    """Reads what its group gives it; made by `AsyncClient.consumer`.
+
+    A task of its own keeps the membership alive while the program works, for as long as the
+    event loop runs and polls are not further apart than `max_poll_interval_ms`.
+    """
+
+    def __init__(self, client: "AsyncClient", settings: ConsumerSettings) -> None:
+        self._client = client
+        self._engine = ConsumerEngine(client, settings)
+        self._listeners: dict[Change, Listener | None] = {}
+        self._is_closed = False
+
+    async def __aenter__(self) -> "AsyncConsumer":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def subscribe(
+        self,
+        topics: Collection[str] = (),
+        *,
+        pattern: str | None = None,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
+        """Join the group for these topics, or those whose whole name matches `pattern`.
+
+        Returns at once; partitions come with the polls that follow. The listeners run inside
+        `poll` and may be coroutines: `on_assigned` before the first record of what is new,
+        `on_revoked` while the partitions are still ours, `on_lost` when they already belong to
+        others (without it `on_revoked` is called). Subscribing again replaces topics and
+        listeners.
+        """
+        self._engine.subscribe(make_subscription(topics, pattern))
+        self._listeners = {
+            Change.ASSIGNED: on_assigned,
+            Change.REVOKED: on_revoked,
+            Change.LOST: on_lost or on_revoked,
+        }
+
+    async def unsubscribe(self) -> None:
+        """Leave the group; `subscribe` or `assign` may follow."""
+        await self._leave("the consumer unsubscribed")
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read exactly these partitions, not as a member; commits are the group's all the same."""
+        self._engine.assign(partitions)
+
+    async def poll(
+        self, timeout_ms: float = 1000, max_records: int = _RECORDS_PER_POLL
+    ) -> dict[TopicPartition, list[Record]]:
+        """Records by partition; waits up to `timeout_ms` for the first. Listeners run in here."""
+        fetching = self._engine.fetching
+        return await self._poll(timeout_ms, lambda: fetching.take(max_records)) or {}
+
+    def __aiter__(self) -> "AsyncConsumer":
+        """Every record, without end; asking for the next one counts as a poll."""
+        return self
+
+    async def __anext__(self) -> ReceivedRecord:
+        """The next record; waits for one as long as it takes."""
+        engine = self._engine
+        record = None
+        if not (self._is_closed or engine.needs_attention):
+            engine.membership.clock.asked += 1
+            record = engine.fetching.next_begun()
+        while record is None:
+            record = await self._poll(_ITERATION_MS, engine.fetching.take_one)
+        return record
+
+    async def commit(self, offsets: Offsets | None = None) -> None:
+        """Commit the positions of all partitions, or these offsets, and wait until it is done.
+
+        An offset is that of the next record to read. `CommitFailed` means that the group has
+        moved on: the records may have been given to another member.
+        """
+        await self._engine.commit(offsets)
+
+    async def committed(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What the group has committed for these (default: the assigned); missing ones are not
+        in the answer."""
+        return await self._engine.committed(partitions)
+
+    def seek(self, partition: TopicPartition, start: int | OffsetSpec) -> None:
+        """Go on from another offset, end or time."""
+        self._engine.fetching.seek(partition, start)
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record to be returned."""
+        return await self._engine.position(partition)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return nothing from these until `resume`; the membership goes on."""
+        for partition in partitions:
+            self._engine.fetching.cursor(partition).is_paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        for partition in partitions:
+            self._engine.fetching.cursor(partition).is_paused = False
+
+    def high_watermark(self, partition: TopicPartition) -> int:
+        """The end of what may be read, as of the last fetch; -1 before the first."""
+        return self._engine.fetching.cursor(partition).high_watermark
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """What is read now, as of the last poll."""
+        return sorted(self._engine.fetching.partitions)
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the group counts us in, as far as we know."""
+        return self._engine.membership.is_member
+
+    @property
+    def member_id(self) -> str:
+        """What the group calls us; empty until it does."""
+        return self._engine.membership.identity.member_id
+
+    async def close(self) -> None:
+        """Commit if that is automatic, tell the listener, leave the group."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            await self._leave("the consumer was closed")
+        finally:
+            await self._engine.close()
+            self._client.forget(self)
+
+    async def _leave(self, reason: str) -> None:
+        notice = await self._engine.farewell()
+        try:
+            if notice is not None:
+                await self._tell(notice)
+        finally:
+            await self._engine.leave(reason)
+
+    async def _poll(self, timeout_ms: float, take: Callable[[], R]) -> R | None:
+        engine = self._engine
+        deadline_ms = engine.now_ms() + timeout_ms
+        engine.begin_poll()
+        try:
+            while True:
+                outcome = await engine.step(deadline_ms, take)
+                if not isinstance(outcome, Notice):
+                    return outcome
+                engine.end_poll()
+                try:
+                    await self._tell(outcome)
+                finally:
+                    engine.begin_poll()
+                    engine.acknowledge(outcome)
+        finally:
+            engine.end_poll()
+
+    async def _tell(self, notice: Notice) -> None:
+        listener = self._listeners.get(notice.change)
+        if listener is not None:
+            said = listener(list(notice.partitions))
+            if inspect.isawaitable(said):
+                await said
+
+
+def make_subscription(topics: Collection[str], pattern: str | None) -> Subscription:
+    """Check what `subscribe` was given."""
+    if isinstance(topics, str):
+        raise TypeError(f"topics must be a collection of names, as [{topics!r}]")
+    if bool(topics) == (pattern is not None):
+        raise ValueError("subscribe to topics or to a pattern, one of the two")
+    if pattern == "":
+        raise ValueError("an empty pattern matches nothing")
+    return Subscription(frozenset(topics), pattern)

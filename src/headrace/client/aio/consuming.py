@@ -1,0 +1,296 @@
+"""The engine below both consumers: fetches, places, commits, and the membership's task.
+
+It tells nobody anything: `step` hands back a notice when the program must see one, and the face
+shows it in its own way (awaiting a coroutine, or calling in the program's thread).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.client.aio.fetches import EARLY_MS, Fetches
+from headrace.client.aio.membership import MembershipTask
+from headrace.client.core.consumer_settings import ConsumerSettings
+from headrace.client.core.consuming import Consuming
+from headrace.client.core.failures import CallTimedOut, ClientClosed, CommitFailed
+from headrace.client.core.group_models import NOBODY, CommittedOffset, GroupIdentity
+from headrace.client.core.lookups import MissingTopic
+from headrace.client.core.membership import Change, Notice, Subscription
+from headrace.client.core.memberships import make_membership
+from headrace.client.core.offset_flows import fetch_offsets
+from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from headrace.client.aio.client import AsyncClient
+
+R = TypeVar("R")
+Offsets = Mapping[TopicPartition, "int | CommittedOffset"]
+
+_log = logging.getLogger(__name__)
+# Committing before partitions go must not hold up the group for long.
+_LAST_COMMIT_MS = 5_000
+# What a round of finding places may meet while the group or the cluster is in motion.
+_MOTION = frozenset(
+    {
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+    }
+)
+
+
+class ConsumerEngine:
+    """One consumer on one event loop."""
+
+    def __init__(self, client: "AsyncClient", settings: ConsumerSettings) -> None:
+        self._client = client
+        self.settings = settings
+        self.membership = make_membership(client.session, settings)
+        self.consuming = Consuming(client.session, settings, client.new_channel())
+        self.fetching = self.consuming.fetching
+        self._fetches = Fetches(client, self.fetching)
+        self._member = MembershipTask(
+            client, settings.group_id, self.membership, self._fetches.arrived.set
+        )
+        self._is_subscribed = False
+        self._placing: asyncio.Task[None] | None = None
+        self._committing: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+        self._is_closed = False
+
+    # -- what to read
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Be a member from now on, or change what is wanted."""
+        self._check_open()
+        if not self._is_subscribed and self.fetching.partitions:
+            raise ValueError("partitions were assigned by hand; unassign them with assign([])")
+        self._is_subscribed = True
+        self.membership.subscribe(subscription)
+        self.membership.clock.end(self._client.now_ms())
+        self._member.start()
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read exactly these, without being a member."""
+        self._check_open()
+        if self._is_subscribed:
+            raise ValueError("this consumer has a subscription; unsubscribe() first")
+        wanted = [TopicPartition(*each) for each in partitions]
+        self.consuming.remove([each for each in self.fetching.partitions if each not in wanted])
+        self.consuming.add(wanted)
+
+    async def farewell(self) -> Notice | None:
+        """Prepare to leave: commit if that is automatic; what the program must still be told."""
+        if self.settings.auto_commit:
+            await self._commit_last(None)
+        self._is_subscribed = False
+        await self._member.stop()
+        return self.membership.farewell()
+
+    async def leave(self, reason: str) -> None:
+        """Give up everything, and tell the group."""
+        self.consuming.remove(self.fetching.partitions)
+        await self._member.leave(reason)
+
+    # -- polling
+
+    def begin_poll(self) -> None:
+        """The program waits for us: its time does not run."""
+        self.membership.clock.begin()
+        if self._is_subscribed and self.membership.come_back():
+            self._member.nudge()
+
+    def end_poll(self) -> None:
+        """The program is at work."""
+        self.membership.clock.end(self._client.now_ms())
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether the next record must wait for a poll; cheap, any thread may ask."""
+        return self.membership.has_notice or self._failure is not None
+
+    async def step(self, deadline_ms: float, take: Callable[[], R]) -> R | Notice | None:
+        """What `take` finds before the deadline, or a notice that must be told first."""
+        while True:
+            self._check_open()
+            notice = self.membership.notice()
+            if notice is not None:
+                await self._prepare(notice)
+                return notice
+            self._raise_failure()
+            self._keep_up()
+            taken = take()
+            if taken:
+                self._fetches.launch()
+                return taken
+            self.fetching.raise_error()
+            now_ms = self._client.now_ms()
+            if now_ms + EARLY_MS >= deadline_ms:
+                return None
+            retry_ms = self.fetching.next_retry_ms(now_ms)
+            places_ms = self.consuming.next_places_ms(now_ms)
+            await self._fetches.wait(min(deadline_ms, retry_ms, places_ms) - now_ms)
+
+    async def _prepare(self, notice: Notice) -> None:
+        if notice.change is Change.ASSIGNED:
+            self.consuming.add(notice.partitions)
+        elif notice.change is Change.REVOKED and self.settings.auto_commit:
+            await self._commit_last(notice.partitions)
+
+    def acknowledge(self, notice: Notice) -> None:
+        """The program knows: act on it."""
+        if notice.change is not Change.ASSIGNED:
+            self.consuming.remove(notice.partitions)
+        self.membership.acknowledge(notice)
+        self._member.nudge()
+
+    def _keep_up(self) -> None:
+        """Everything that goes on beside the records: places, automatic commits, fetches."""
+        now_ms = self._client.now_ms()
+        if self._placing is None and self.consuming.needs_places(now_ms):
+            self._placing = self._spawn(self._find_places())
+        if self._committing is None and self.consuming.is_commit_due(now_ms):
+            offsets = self.consuming.uncommitted()
+            if offsets:
+                self._committing = self._spawn(self._commit_quietly(offsets, None))
+        self._fetches.launch()
+
+    async def _find_places(self) -> None:
+        try:
+            await self._client.run(self.consuming.find_places(self._identity_or_nobody()))
+        except (CallTimedOut, MissingTopic):
+            pass
+        except HeadraceError as error:
+            if not error.retriable and error.code not in _MOTION:
+                self._failure = error
+        finally:
+            self._placing = None
+            self._fetches.arrived.set()
+
+    # -- offsets
+
+    def _identity_or_nobody(self) -> GroupIdentity:
+        return self.membership.identity if self._is_subscribed else NOBODY
+
+    def _identity(self) -> GroupIdentity:
+        """Who commits; one who has lost its membership must not commit as nobody in particular."""
+        if not self._is_subscribed:
+            return NOBODY
+        identity = self.membership.identity
+        if identity is NOBODY:
+            group = self.settings.group_id
+            raise CommitFailed(
+                ErrorCode.REBALANCE_IN_PROGRESS,
+                f"this consumer is not a member of group {group!r} at the moment",
+            )
+        return identity
+
+    async def commit(self, offsets: Offsets | None, timeout_ms: float | None = None) -> None:
+        """Commit these offsets, or the positions of everything assigned."""
+        self._check_open()
+        if offsets is None:
+            wanted = self.consuming.positions()
+        else:
+            wanted = {
+                TopicPartition(*where): CommittedOffset(place) if isinstance(place, int) else place
+                for where, place in offsets.items()
+            }
+        while self._committing is not None:
+            # An older position must not overtake this one.
+            await asyncio.wait([self._committing])
+        try:
+            await self._client.run(
+                self.consuming.commit(wanted, self._identity, timeout_ms=timeout_ms)
+            )
+        except HeadraceError as error:
+            self.membership.commit_refused(error)
+            self._member.nudge()
+            raise
+
+    async def _commit_last(self, partitions: Collection[TopicPartition] | None) -> None:
+        while self._committing is not None:
+            await asyncio.wait([self._committing])
+        offsets = self.consuming.uncommitted(partitions)
+        if offsets:
+            await self._commit_quietly(offsets, _LAST_COMMIT_MS)
+
+    async def _commit_quietly(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], timeout_ms: float | None
+    ) -> None:
+        try:
+            await self._client.run(
+                self.consuming.commit(offsets, self._identity, timeout_ms=timeout_ms)
+            )
+        except HeadraceError as error:
+            self.membership.commit_refused(error)
+            self._member.nudge()
+            _log.warning("automatic commit failed: group=%s: %s", self.settings.group_id, error)
+        finally:
+            self._committing = None
+
+    async def committed(
+        self, partitions: Collection[TopicPartition] | None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What the group has committed; partitions without an offset are left out."""
+        self._check_open()
+        wanted = self.fetching.partitions if partitions is None else list(partitions)
+        group = self.settings.group_id
+        return await self._client.run(fetch_offsets(self._client.session, group, wanted))
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record; found out first if need be."""
+        cursor = self.fetching.cursor(partition)
+        deadline_ms = self._client.now_ms() + self._client.settings.call_timeout_ms
+        while cursor.position is None:
+            self._check_open()
+            self._raise_failure()
+            self.fetching.raise_error()
+            now_ms = self._client.now_ms()
+            if now_ms >= deadline_ms:
+                raise CallTimedOut(f"no position for {partition} was found in time")
+            self._keep_up()
+            places_ms = self.consuming.next_places_ms(now_ms)
+            await self._fetches.wait(min(deadline_ms, places_ms) - now_ms)
+        return cursor.position
+
+    # -- the end, and what went wrong
+
+    async def close(self) -> None:
+        """Stop everything; the group has been told before, or will find out."""
+        self._is_closed = True
+        self._fetches.arrived.set()
+        await self._member.stop()
+        for task in (self._placing, self._committing):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+        await self._fetches.close()
+
+    def now_ms(self) -> float:
+        return self._client.now_ms()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None:
+            self._failure = fault
+            self._fetches.arrived.set()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("consumer")
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        for each in (failure, self._member.fault, self.membership.error):
+            if each is not None:
+                raise each

@@ -1,0 +1,83 @@
+"""Finding the broker that looks after a group, and asking it.
+
+Who it was last time is remembered until it says it is not, or cannot be reached.
+"""
+
+from collections.abc import Collection
+
+from headrace.client.core.cluster import BrokerAddress
+from headrace.client.core.failures import BrokerUnreachable, RequestTimedOut, error_for
+from headrace.client.core.flows import SHARED_CHANNEL, Ask, Flow, R, Session, ask_any
+from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.core.ids import NodeId
+from headrace.protocol.message import Message
+from headrace.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+
+def find_coordinators(session: Session, groups: Collection[str]) -> Flow[dict[str, NodeId]]:
+    """The coordinator of each group; those not known are looked up in one request."""
+    missing = [group for group in groups if not _is_known(session, group)]
+    if missing:
+        request = FindCoordinatorRequest(key=missing[0], coordinator_keys=missing)
+        # Before v4 a request has one key; brokers of that age have no KIP-848 group either.
+        response = yield from ask_any(session, request, FindCoordinatorResponse, version_min=4)
+        for found in response.coordinators:
+            _take_in(session, found)
+    return {group: session.coordinators[group] for group in groups}
+
+
+def _is_known(session: Session, group: str) -> bool:
+    node = session.coordinators.get(group)
+    return node is not None and session.cluster.address(node) is not None
+
+
+def _take_in(session: Session, found: Coordinator) -> None:
+    if found.error_code:
+        what = f"coordinator of group {found.key!r}"
+        raise error_for(found.error_code, found.error_message, what)
+    node = NodeId(found.node_id)
+    session.cluster.note_broker(BrokerAddress(node, found.host, found.port))
+    session.coordinators[found.key] = node
+
+
+def ask_coordinator(
+    session: Session,
+    group: str,
+    request: Message,
+    response_class: type[R],
+    *,
+    version_min: int = 0,
+    version_max: int = 1000,
+    timeout_ms: float | None = None,
+    channel: int = SHARED_CHANNEL,
+) -> Flow[R]:
+    """One request to the group's coordinator."""
+    node = (yield from find_coordinators(session, [group]))[group]
+    limit = session.settings.request_timeout_ms if timeout_ms is None else timeout_ms
+    try:
+        answer: R = yield Ask(
+            node, request, response_class, limit, version_min, version_max, channel=channel
+        )
+    except (BrokerUnreachable, RequestTimedOut) as error:
+        note_failure(session, group, error)
+        raise
+    note_code(session, group, getattr(answer, "error_code", 0))
+    return answer
+
+
+def note_code(session: Session, group: str, code: int) -> None:
+    """Look for the coordinator anew if this answer says that it has moved."""
+    if code in MOVED:
+        session.coordinators.pop(group, None)
+
+
+def note_failure(session: Session, group: str, error: HeadraceError) -> None:
+    """Look anew after an error, too: a broker that does not answer may have lost the group."""
+    if isinstance(error, (BrokerUnreachable, RequestTimedOut)) or error.code in MOVED:
+        session.coordinators.pop(group, None)

@@ -1,0 +1,192 @@
+"""What it is to be a member of a group, whichever protocol the group speaks.
+
+A membership is a machine: `step` says what to do next (send a request, look something up, wait),
+`answered` and `looked_up` take what came of it. What the program must be told it tells as a
+`Notice`: the face shows it to the program during a poll and then calls `acknowledge`. Only then
+does the machine go on, so a program never reads a partition that its callback has not seen.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum, auto
+from uuid import UUID
+
+from headrace.client.core.consumer_settings import ConsumerSettings
+from headrace.client.core.group_models import NOBODY, GroupIdentity
+from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.protocol.message import Message
+
+
+class Change(Enum):
+    """What happens to partitions: given, taken in order, or already somebody else's."""
+
+    ASSIGNED = auto()
+    REVOKED = auto()
+    LOST = auto()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Notice:
+    """A change that the program must see before the membership goes on."""
+
+    change: Change
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send this to the coordinator."""
+
+    request: Message
+    response_class: type[Message]
+    timeout_ms: float | None = None
+    version_min: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """Learn about topics, by id or by name; `names` None means every topic there is."""
+
+    ids: frozenset[UUID] = frozenset()
+    names: frozenset[str] | None = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do before this time, unless something happens."""
+
+    until_ms: float
+
+
+Step = Send | LookUp | Wait
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTopic:
+    """What a look-up found out about a topic."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """The topics a program asked for: by name, or by a pattern."""
+
+    topics: frozenset[str] = frozenset()
+    pattern: str | None = None
+
+
+class PollClock:
+    """When the program last asked for records; one that no longer asks must leave the group."""
+
+    __slots__ = ("_asked_before", "_limit_ms", "_since_ms", "asked")
+
+    def __init__(self, limit_ms: float) -> None:
+        self._limit_ms = limit_ms
+        # None while a poll is under way: it may wait as long as it likes.
+        self._since_ms: float | None = None
+        # Counts what iteration hands out without a look at the time; any thread may add to it.
+        self.asked = 0
+        self._asked_before = 0
+
+    def begin(self) -> None:
+        self._since_ms = None
+
+    def end(self, now_ms: float) -> None:
+        self._since_ms = now_ms
+
+    def overdue_at_ms(self, now_ms: float) -> float:
+        """When the program will have been away for too long, as far as can be said now."""
+        if self.asked != self._asked_before:
+            self._asked_before = self.asked
+            if self._since_ms is not None:
+                self._since_ms = now_ms
+        return (now_ms if self._since_ms is None else self._since_ms) + self._limit_ms
+
+
+class Membership(ABC):
+    """The side of a membership that consumers see."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self._settings = settings
+        self.clock = PollClock(settings.max_poll_interval_ms)
+        self.subscription = Subscription()
+        # What ends the membership until the next `subscribe`; polls raise it.
+        self.error: HeadraceError | None = None
+        self._notice: Notice | None = None
+
+    @property
+    @abstractmethod
+    def owned(self) -> Collection[TopicPartition]:
+        """The partitions that the program has been given and not been told to give up."""
+
+    @property
+    def identity(self) -> GroupIdentity:
+        """Who commits, at this moment."""
+        return NOBODY
+
+    @property
+    @abstractmethod
+    def is_member(self) -> bool:
+        """Whether the group counts us in, as far as we know."""
+
+    @abstractmethod
+    def subscribe(self, subscription: Subscription) -> None:
+        """Want these topics from now on; joins the group if need be."""
+
+    @abstractmethod
+    def step(self, now_ms: float) -> Step:
+        """What to do next. A `Send` or `LookUp` must be answered before the next call."""
+
+    @abstractmethod
+    def answered(self, outcome: Message | HeadraceError, now_ms: float) -> None:
+        """What came of the last `Send`."""
+
+    @abstractmethod
+    def looked_up(self, topics: Collection[SeenTopic] | None, now_ms: float) -> None:
+        """What came of the last `LookUp`; None if it failed."""
+
+    @property
+    def has_notice(self) -> bool:
+        """Whether there is something to tell; cheap, any thread may ask."""
+        return self._notice is not None
+
+    def notice(self) -> Notice | None:
+        """What the program must be told next."""
+        return self._notice
+
+    def come_back(self) -> bool:
+        """The program polls: join again if it had been away; whether there is now work to do."""
+        return False
+
+    @abstractmethod
+    def acknowledge(self, notice: Notice) -> None:
+        """The program has been told and is done with it."""
+
+    @abstractmethod
+    def farewell(self) -> Notice | None:
+        """Stop being a member; what the program must be told of it, if anything."""
+
+    @abstractmethod
+    def leave_request(self, reason: str) -> Send | None:
+        """The last request, if the group must be told that we go."""
+
+    @abstractmethod
+    def commit_refused(self, error: HeadraceError) -> None:
+        """A commit failed: what does that say about the membership?"""
+
+
+# After these the same membership can go on, with the same or another coordinator.
+PASSING = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)

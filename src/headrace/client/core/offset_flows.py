@@ -1,0 +1,136 @@
+"""Committing a group's offsets and reading them back."""
+
+from collections.abc import Collection, Mapping
+
+from headrace.client.core.coordinators import ask_coordinator, note_code
+from headrace.client.core.failures import error_for
+from headrace.client.core.flows import Flow, Session, retrying
+from headrace.client.core.group_models import NOBODY, CommittedOffset, GroupIdentity
+from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from headrace.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+
+# From v10 on topics go by id; by name an offset can be committed for a topic whose id is unknown.
+_LAST_VERSION_BY_NAME = 9
+_FIRST_VERSION_OF_MANY = 8
+
+
+def commit_offsets(
+    session: Session,
+    group: str,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    identity: GroupIdentity = NOBODY,
+) -> Flow[dict[TopicPartition, HeadraceError]]:
+    """One attempt to commit; failures come back by partition, as neighbours may have succeeded."""
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, number), place in offsets.items():
+        topics.setdefault(topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=number,
+                committed_offset=place.offset,
+                committed_leader_epoch=place.leader_epoch,
+                committed_metadata=place.metadata,
+            )
+        )
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=identity.epoch,
+        member_id=identity.member_id,
+        group_instance_id=identity.instance_id,
+        topics=[
+            OffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()
+        ],
+    )
+    response = yield from ask_coordinator(
+        session, group, request, OffsetCommitResponse, version_max=_LAST_VERSION_BY_NAME
+    )
+    failures: dict[TopicPartition, HeadraceError] = {}
+    for answered in response.topics:
+        for part in answered.partitions:
+            if part.error_code:
+                note_code(session, group, part.error_code)
+                where = TopicPartition(answered.name, part.partition_index)
+                what = f"commit of {where} in group {group!r}"
+                failures[where] = error_for(part.error_code, None, what)
+    return failures
+
+
+def fetch_offsets(
+    session: Session,
+    group: str,
+    partitions: Collection[TopicPartition] | None,
+    identity: GroupIdentity = NOBODY,
+    *,
+    timeout_ms: float | None = None,
+) -> Flow[dict[TopicPartition, CommittedOffset]]:
+    """What the group has committed for these partitions (None: all); those without are left out."""
+
+    def attempt() -> Flow[dict[TopicPartition, CommittedOffset]]:
+        request = OffsetFetchRequest(
+            groups=[_group_request(group, partitions, identity)], require_stable=True
+        )
+        response = yield from ask_coordinator(
+            session,
+            group,
+            request,
+            OffsetFetchResponse,
+            version_min=_FIRST_VERSION_OF_MANY,
+            version_max=_LAST_VERSION_BY_NAME,
+        )
+        return read_offsets(session, response.groups[0])
+
+    return (yield from retrying(session, attempt, timeout_ms=timeout_ms))
+
+
+def _group_request(
+    group: str, partitions: Collection[TopicPartition] | None, identity: GroupIdentity
+) -> OffsetFetchRequestGroup:
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions or ():
+        topics.setdefault(topic, []).append(number)
+    return OffsetFetchRequestGroup(
+        group_id=group,
+        member_id=identity.member_id or None,
+        member_epoch=identity.epoch,
+        topics=None
+        if partitions is None
+        else [
+            OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
+            for name, numbers in topics.items()
+        ],
+    )
+
+
+def read_offsets(
+    session: Session, answer: OffsetFetchResponseGroup
+) -> dict[TopicPartition, CommittedOffset]:
+    """One group's part of an answer; raises its error, or that of a partition."""
+    group = answer.group_id
+    if answer.error_code:
+        note_code(session, group, answer.error_code)
+        raise error_for(answer.error_code, None, f"offsets of group {group!r}")
+    found: dict[TopicPartition, CommittedOffset] = {}
+    for topic in answer.topics:
+        for part in topic.partitions:
+            where = TopicPartition(topic.name, part.partition_index)
+            if part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            if part.error_code:
+                raise error_for(part.error_code, None, f"offset of {where} in group {group!r}")
+            if part.committed_offset >= 0:
+                found[where] = CommittedOffset(
+                    part.committed_offset, part.committed_leader_epoch, part.metadata or ""
+                )
+    return found
