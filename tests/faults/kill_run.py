@@ -77,6 +77,9 @@ class KillRun:
         ]
         for client in self._clients:
             client.start()
+        # librdkafka asks for a producer id twice a second; a broker that lives for less than that
+        # can miss it for a minute.
+        wait_until(lambda: all(each.answered for each in self._senders), "everybody's first answer")
         try:
             yield
         finally:

@@ -53,6 +53,7 @@ class Listener:
         self._idle_seconds_max = idle_seconds_max
         self.connections: dict[Connection, None] = {}
         self.is_open = False
+        self._is_gone = False
         self.accepted = 0
         self.refused = 0
 
@@ -67,6 +68,8 @@ class Listener:
         return Connection(self, self._dispatcher)
 
     def admit(self, connection: Connection) -> bool:
+        if self._is_gone:
+            return False
         broken_limit = self._count.take(connection.client_host)
         if broken_limit is not None:
             self.refused += 1
@@ -108,9 +111,11 @@ class Listener:
             connection.regulate_reading()
 
     def close(self) -> None:
+        self._is_gone = True  # whoever was accepted and not yet introduced
         for connection in list(self.connections):
             connection.close()
 
     def abort(self) -> None:
+        self._is_gone = True
         for connection in list(self.connections):
             connection.abort()

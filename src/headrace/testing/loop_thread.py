@@ -75,8 +75,16 @@ class LoopThread:
                 task.cancel()
             if left:
                 loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            loop.run_until_complete(_let_go())
         finally:
             loop.close()
+
+
+async def _let_go() -> None:
+    """Connections that were just accepted are introduced in the next turn, and refused in the
+    one after it; only then may the loop be closed."""
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
