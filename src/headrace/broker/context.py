@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.core.broker_configs import BrokerConfig
     from headrace.core.ids import NodeId
     from headrace.core.seams import Clock, Randomness
+    from headrace.groups.service import Groups
     from headrace.protocol.frames import RequestHeader
     from headrace.protocol.message import Message
     from headrace.replication.replicas import Replicas
@@ -44,6 +45,7 @@ class Services:
         "config",
         "controller",
         "fetch_sessions",
+        "groups",
         "meters",
         "node_id",
         "producer_ids",
@@ -59,6 +61,7 @@ class Services:
         controller: "Controller",
         replicas: "Replicas",
         fetch_sessions: "FetchSessions",
+        groups: "Groups",
         producer_ids: "ProducerIds",
         authorizer: Authorizer,
         auto_creation: "AutoCreation",
@@ -71,6 +74,7 @@ class Services:
         self.controller = controller
         self.replicas = replicas
         self.fetch_sessions = fetch_sessions
+        self.groups = groups
         self.producer_ids = producer_ids
         self.authorizer = authorizer
         self.auto_creation = auto_creation

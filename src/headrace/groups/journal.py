@@ -18,6 +18,7 @@ from headrace.groups.records import encode
 from headrace.groups.step import Answer, Write
 from headrace.protocol.compression import Codec
 from headrace.protocol.message import Message
+from headrace.protocol.messages.heartbeat import HeartbeatResponse
 from headrace.protocol.records.encode import BatchBuilder
 from headrace.protocol.records.header import parse_header
 from headrace.replication.partition import Partition
@@ -29,7 +30,8 @@ BATCH_BYTES_MAX = 1_000_000
 """A turn that decides more than this is appended in several batches."""
 
 ACKS_ALL = -1
-_SETTLED = Message()
+_SETTLED = HeartbeatResponse()
+"""Any answer: who waits for the journal to settle does not look at it."""
 
 # What Kafka tells members when their coordinator's log fails.
 _REFUSALS = {

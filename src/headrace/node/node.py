@@ -31,6 +31,7 @@ from headrace.core.ids import NodeId
 from headrace.core.listeners import SECURITY_PROTOCOLS
 from headrace.core.listeners import Listener as ListenerConfig
 from headrace.core.seams import Clock, Executor, Randomness
+from headrace.groups.service import Groups
 from headrace.log.compaction.checkpoint import CleanerCheckpoint
 from headrace.log.compaction.runner import Compactor, InlineCompactor
 from headrace.log.directory import LogDirectory
@@ -83,6 +84,7 @@ class Node:
         self._directory: LogDirectory | None = None
         self._controller: Controller | None = None
         self._group_commit: GroupCommit | None = None
+        self._groups: Groups | None = None
         self._dispatcher: Dispatcher | None = None
         self.addresses: dict[str, tuple[str, int]] = {}
         self.metrics: NodeMetrics | None = None
@@ -135,12 +137,15 @@ class Node:
         controller.subscribe(replicas.follow)
         auto_creation = AutoCreation(controller)
         self._on_stop.push_async_callback(auto_creation.close)
+        groups = self._groups = Groups(controller, replicas, self._clock, self._randomness, config)
+        self._on_stop.push_async_callback(groups.close)
         services = Services(
             config=replicas.config,
             node_id=self._node_id,
             controller=controller,
             replicas=replicas,
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
+            groups=groups,
             producer_ids=ProducerIds(controller, self._node_id),
             authorizer=self._authorizer,
             auto_creation=auto_creation,
@@ -179,6 +184,7 @@ class Node:
         self._tasks.append(asyncio.get_running_loop().create_task(watch.run()))
         for listener in self._listeners:
             listener.open()
+        groups.start()
 
     async def _listen(self, dispatcher: Dispatcher) -> None:
         """Bind every listener; connections are served from `Listener.open` on."""
@@ -262,6 +268,8 @@ class Node:
         for listener in self._listeners:
             listener.abort()
         self._on_stop.pop_all()
+        if self._groups is not None:
+            self._groups.kill()
         if self._controller is not None:
             self._controller.kill()
         if self._directory is not None:

@@ -41,6 +41,15 @@ OPERATIONS_ON: dict[ResourceType, frozenset[Operation]] = {
             Operation.ALTER_CONFIGS,
         }
     ),
+    ResourceType.GROUP: frozenset(
+        {
+            Operation.READ,
+            Operation.DELETE,
+            Operation.DESCRIBE,
+            Operation.DESCRIBE_CONFIGS,
+            Operation.ALTER_CONFIGS,
+        }
+    ),
     ResourceType.CLUSTER: frozenset(
         {
             Operation.CREATE,

@@ -1,0 +1,36 @@
+"""DescribeGroups: state and members of classic groups."""
+
+from headrace.broker.context import RequestContext
+from headrace.broker.routes import handles
+from headrace.broker.topic_view import NOT_ASKED, authorized_operations
+from headrace.core.errors import ErrorCode
+from headrace.groups.queries import undescribed
+from headrace.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from headrace.security.authorizer import Operation, ResourceType
+
+
+@handles(DescribeGroupsRequest)
+def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -> None:
+    """Describe each group; one that is refused is a value among the others."""
+    allowed = []
+    refused = []
+    for group_id in request.groups:
+        if ctx.allows(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            allowed.append(group_id)
+        else:
+            refused.append(undescribed(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+
+    def answer(groups: list[DescribedGroup]) -> None:
+        for group in groups:
+            group.authorized_operations = (
+                authorized_operations(ctx, ResourceType.GROUP, group.group_id)
+                if request.include_authorized_operations and not group.error_code
+                else NOT_ASKED
+            )
+        ctx.reply(DescribeGroupsResponse(groups=refused + groups))
+
+    ctx.services.groups.describe(allowed, ctx.api_version, answer)

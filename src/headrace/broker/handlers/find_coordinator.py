@@ -1,0 +1,80 @@
+"""FindCoordinator: who looks after a group; from v4 on, after each of several."""
+
+from headrace.broker.context import RequestContext
+from headrace.broker.routes import handles
+from headrace.broker.topic_view import reachable_brokers
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.groups.records import TOPIC
+from headrace.protocol.message import Message
+from headrace.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from headrace.security.authorizer import Operation, ResourceType
+
+GROUP, TRANSACTION = 0, 1
+BATCHES_SINCE = 4
+NOBODY = -1
+
+
+def _refuse(request: FindCoordinatorRequest, code: ErrorCode, message: str | None) -> Message:
+    return FindCoordinatorResponse(
+        error_code=code,
+        error_message=message,
+        node_id=NOBODY,
+        port=NOBODY,
+        coordinators=[_nobody(key, code, message) for key in request.coordinator_keys],
+    )
+
+
+@handles(FindCoordinatorRequest, refuse=_refuse)
+async def find_coordinator(
+    ctx: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    """Answer for each key; the first group of all brings the topic of all groups about."""
+    if ctx.api_version >= BATCHES_SINCE:
+        keys = request.coordinator_keys
+        return FindCoordinatorResponse(
+            coordinators=[await _find(ctx, request.key_type, key) for key in keys]
+        )
+    found = await _find(ctx, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+async def _find(ctx: RequestContext, key_type: int, key: str) -> Coordinator:
+    try:
+        return await _coordinator(ctx, key_type, key)
+    except HeadraceError as error:
+        message = None if error.message == error.code.name else error.message
+        return _nobody(key, error.code, message)
+
+
+async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Coordinator:
+    if key_type == TRANSACTION:
+        ctx.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
+        # A code that no client retries: waiting would be in vain.
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not supported yet")
+    if key_type != GROUP:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"no coordinators of key type {key_type}")
+    ctx.require(Operation.DESCRIBE, ResourceType.GROUP, key)
+    services = ctx.services
+    await services.groups.ensure_topic()
+    index = services.groups.coordinator_partition(key)
+    partition = services.controller.image.partition(TOPIC, index)
+    for broker, endpoint in reachable_brokers(ctx):
+        if partition is not None and broker.id == partition.leader and not broker.fenced:
+            return Coordinator(key=key, node_id=broker.id, host=endpoint.host, port=endpoint.port)
+    raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def _nobody(key: str, code: ErrorCode, message: str | None) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=NOBODY, host="", port=NOBODY, error_code=code, error_message=message
+    )

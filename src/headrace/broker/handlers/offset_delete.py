@@ -1,0 +1,73 @@
+"""OffsetDelete: forget offsets of a group that does not read these topics any more."""
+
+from headrace.broker.context import RequestContext
+from headrace.broker.routes import handles
+from headrace.core.errors import ApiError, ErrorCode
+from headrace.protocol.message import Message
+from headrace.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from headrace.security.authorizer import Operation, ResourceType
+
+
+def _refuse(_: OffsetDeleteRequest, code: ErrorCode, __: str | None) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(error_code=code, topics=[])
+
+
+@handles(OffsetDeleteRequest, refuse=_refuse)
+def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
+    """Delete what may be deleted; every other partition is told why not."""
+    ctx.require(Operation.DELETE, ResourceType.GROUP, request.group_id)
+    refused: dict[str, OffsetDeleteResponseTopic] = {}
+    good = []
+    for topic in request.topics:
+        if not ctx.allows(Operation.READ, ResourceType.TOPIC, topic.name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            refused[topic.name] = _answer(topic, topic.partitions, code)
+            continue
+        found = ctx.services.controller.image.topics.get(topic.name)
+        count = 0 if found is None else len(found.partitions)
+        missing = [each for each in topic.partitions if not 0 <= each.partition_index < count]
+        if missing:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            refused[topic.name] = _answer(topic, missing, code)
+            topic.partitions = [each for each in topic.partitions if each not in missing]
+        if topic.partitions:
+            good.append(topic)
+    if request.topics and not good:
+        return OffsetDeleteResponse(topics=list(refused.values()))
+    request.topics = good
+
+    def answer(outcome: Message | ApiError) -> None:
+        if isinstance(outcome, ApiError):
+            ctx.reply(_refuse(request, outcome.code, None))
+            return
+        assert isinstance(outcome, OffsetDeleteResponse)
+        for topic in outcome.topics:
+            before = refused.setdefault(topic.name, topic)
+            if before is not topic:
+                before.partitions += topic.partitions
+        outcome.topics = list(refused.values())
+        ctx.reply(outcome)
+
+    ctx.services.groups.delete_offsets(request, answer)
+    return None
+
+
+def _answer(
+    topic: OffsetDeleteRequestTopic,
+    partitions: list[OffsetDeleteRequestPartition],
+    code: ErrorCode,
+) -> OffsetDeleteResponseTopic:
+    return OffsetDeleteResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in partitions
+        ],
+    )
