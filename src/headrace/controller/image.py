@@ -139,6 +139,10 @@ class Image:
         name = "" if node_id is None else str(node_id)
         return self.configs.get(ConfigResource(ResourceType.BROKER, name), NO_CONFIGS)
 
+    def group_configs(self, group_id: str) -> Mapping[str, str]:
+        """Dynamic configs of one group."""
+        return self.configs.get(ConfigResource(ResourceType.GROUP, group_id), NO_CONFIGS)
+
     def partition(self, topic: str, index: int) -> PartitionRegistration | None:
         found = self.topics.get(topic)
         if found is None or not 0 <= index < len(found.partitions):

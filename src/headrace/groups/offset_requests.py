@@ -5,7 +5,11 @@ from collections.abc import Iterable
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
 from headrace.groups.classic import syncing
-from headrace.groups.classic.group import ClassicGroup
+from headrace.groups.consumer import offset_rules
+from headrace.groups.consumer.group import ConsumerGroup
+from headrace.groups.consumer.offset_rules import PartitionCheck
+from headrace.groups.consumer.topics import ImageTopics
+from headrace.groups.consumer_steps import Group
 from headrace.groups.offsets import CommittedOffset, commit_record, tombstone
 from headrace.groups.shard import Shard
 from headrace.groups.step import Step, Token
@@ -38,7 +42,7 @@ def commit(
     shard: Shard, request: OffsetCommitRequest, api_version: int, token: Token, step: Step
 ) -> None:
     """Store offsets; raises what holds for all of them."""
-    _check_commit(shard, request, api_version, step)
+    check = _check_commit(shard, request, api_version, step)
     expire_ms = -1 if request.retention_time_ms < 0 else step.time_ms + request.retention_time_ms
     limit = step.settings.offset_metadata_max_bytes
     topics = []
@@ -51,6 +55,8 @@ def commit(
             if len(metadata) > limit:
                 answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
+            if check is not None:
+                check(topic.name, each.partition_index)
             committed = CommittedOffset(
                 each.committed_offset,
                 each.committed_leader_epoch,
@@ -66,25 +72,35 @@ def commit(
     step.answer(token, OffsetCommitResponse(topics=topics))
 
 
-def _check_commit(shard: Shard, request: OffsetCommitRequest, api_version: int, step: Step) -> None:
+def _check_commit(
+    shard: Shard, request: OffsetCommitRequest, api_version: int, step: Step
+) -> PartitionCheck | None:
+    """Refuse the whole commit, or return what each of its partitions has to pass."""
     group = shard.groups.get(request.group_id)
     generation = request.generation_id_or_member_epoch
     if group is None:
         # Without a generation it is a reader that assigns its partitions itself, or an operator.
         if generation < 0:
-            return
+            return None
         known = api_version >= NOT_FOUND_SINCE
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
+    if isinstance(group, ConsumerGroup):
+        return offset_rules.check_commit(
+            group, request.member_id, generation, api_version, ImageTopics(step.image)
+        )
     group.check_commit(request.member_id, request.group_instance_id, generation, api_version)
-    if isinstance(group, ClassicGroup):
-        syncing.committed(group, request.member_id, step)
+    syncing.committed(group, request.member_id, step)
+    return None
 
 
 def fetch(shard: Shard, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     """Offsets of one group; a group that nobody knows has simply none."""
     group = shard.groups.get(request.group_id)
     if group is not None:
-        group.check_fetch(request.member_id, request.member_epoch)
+        if isinstance(group, ConsumerGroup):
+            offset_rules.check_fetch(group, request.member_id, request.member_epoch)
+        else:
+            group.check_fetch(request.member_id, request.member_epoch)
     offsets = shard.offsets.of(request.group_id)
     asked = _all_of(offsets) if request.topics is None else request.topics
     return OffsetFetchResponseGroup(
@@ -191,7 +207,7 @@ def expire_offsets(shard: Shard, group_id: str, step: Step) -> int:
     return len(expired)
 
 
-def _is_expired(group: ClassicGroup, committed: CommittedOffset, step: Step) -> bool:
+def _is_expired(group: Group, committed: CommittedOffset, step: Step) -> bool:
     start_ms = group.offsets_expire_from(committed.commit_ms)
     if start_ms is None:
         return False

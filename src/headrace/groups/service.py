@@ -16,7 +16,8 @@ from headrace.controller.image import Delta, Image
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.seams import Clock, Randomness
-from headrace.groups import offset_requests, queries
+from headrace.groups import consumer_steps, offset_requests, queries
+from headrace.groups.consumer.describe import undescribed
 from headrace.groups.deadlines import Deadlines, Key
 from headrace.groups.homes import Home, Homes, string_hash
 from headrace.groups.journal import Reply
@@ -25,6 +26,10 @@ from headrace.groups.settings import GroupSettings
 from headrace.groups.step import Caller, Step
 from headrace.protocol.compression import Codec
 from headrace.protocol.message import Message
+from headrace.protocol.messages.consumer_group_describe import (
+    DescribedGroup as DescribedConsumerGroup,
+)
+from headrace.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headrace.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -140,7 +145,7 @@ class Groups:
         finally:
             self._creation = None
         if created.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            logger.warning("cannot create %s: %s", TOPIC, created.message)
+            logger.warning("cannot create a topic: topic=%s error=%s", TOPIC, created.message)
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def coordinator_partition(self, group_id: str) -> int:
@@ -179,14 +184,50 @@ class Groups:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 return HeartbeatResponse()  # sessions do not run yet, so all is well
             raise
-        home.shard.heartbeat(request, self._step())
-        return HeartbeatResponse()
+        step = self._step()
+        response = home.shard.heartbeat(request, step)
+        if step.writes or response.error_code:
+            self._carry_out(home, request.group_id, step)
+        return response
 
     def leave(self, request: LeaveGroupRequest, reply: Reply) -> None:
         _require_group_id(request.group_id)
         home, step = self._homes.find(request.group_id), self._step()
         home.shard.leave(request, reply, step)
         self._carry_out(home, request.group_id, step)
+
+    # Members of consumer groups
+
+    def consumer_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        caller: Caller,
+        can_describe: Callable[[str], bool],
+        reply: Reply,
+    ) -> None:
+        home, step = self._homes.find(request.group_id), self._step()
+        consumer_steps.consumer_heartbeat(home.shard, request, caller, reply, step, can_describe)
+        if step.writes:
+            self._carry_out(home, request.group_id, step)
+        else:
+            # It only moved a deadline, and only away.
+            self._append(home, step)
+
+    def describe_consumer_groups(
+        self,
+        group_ids: Iterable[str],
+        reply: Callable[[list[DescribedConsumerGroup]], None],
+    ) -> None:
+        answers: list[DescribedConsumerGroup] = []
+        homes: dict[int, Home] = {}
+        for group_id in group_ids:
+            try:
+                home = self._homes.find(group_id)
+                answers.append(consumer_steps.described(home.shard, group_id, self._step()))
+                homes[home.index] = home
+            except ApiError as error:
+                answers.append(undescribed(group_id, error))
+        self._when_settled(homes.values(), lambda: reply(answers))
 
     def new_member_id(self, prefix: str) -> str:
         return f"{prefix}-{self._randomness.uuid()}"
@@ -228,7 +269,9 @@ class Groups:
 
     # Groups as wholes
 
-    def list_groups(self, request: ListGroupsRequest, reply: Callable[[Message], None]) -> None:
+    def list_groups(
+        self, request: ListGroupsRequest, reply: Callable[[ListGroupsResponse], None]
+    ) -> None:
         if self._homes.is_loading:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         states = frozenset(state.lower() for state in request.states_filter)
@@ -281,7 +324,7 @@ class Groups:
         return int(self._clock.monotonic_ms())
 
     def _step(self) -> Step:
-        return Step(self._now_ms(), self._clock.now_ms(), self._settings)
+        return Step(self._now_ms(), self._clock.now_ms(), self._settings, self._controller.image)
 
     def _append(self, home: Home, step: Step) -> None:
         """Append and apply what a step decided."""

@@ -1,8 +1,9 @@
 """What the coordinator takes from the broker's configuration."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.core.broker_configs import BrokerConfig
+from headrace.groups.consumer.settings import ConsumerGroupSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +16,7 @@ class GroupSettings:
     max_size: int = 2**31 - 1
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
+    consumer: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
 
     @classmethod
     def of(cls, config: BrokerConfig) -> "GroupSettings":
@@ -25,4 +27,5 @@ class GroupSettings:
             max_size=config.group_max_size,
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
             offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+            consumer=ConsumerGroupSettings.of(config),
         )

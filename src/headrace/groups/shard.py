@@ -8,16 +8,20 @@ never written down; their records are marked as applied.
 
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
+from headrace.groups import consumer_steps
 from headrace.groups.classic import expiry, joining, leaving, syncing
 from headrace.groups.classic.group import ClassicGroup
 from headrace.groups.classic.rebalance import join_refused
+from headrace.groups.consumer.group import CONSUMER_GROUP_KEYS, ConsumerGroup
+from headrace.groups.consumer_steps import Group
 from headrace.groups.offsets import Offsets, committed_in
 from headrace.groups.records import GroupRecord
 from headrace.groups.step import Caller, Step, Token
-from headrace.protocol.messages.heartbeat import HeartbeatRequest
+from headrace.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from headrace.protocol.messages.join_group import JoinGroupRequest
 from headrace.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from headrace.protocol.messages.sync_group import SyncGroupRequest
+from headrace.protocol.schemas.consumer_groups import ConsumerGroupMetadataKey
 from headrace.protocol.schemas.group_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -30,7 +34,7 @@ class Shard:
     """Groups and their offsets."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
 
     # Records
@@ -42,6 +46,8 @@ class Shard:
             self._apply_offset(key, value)
         elif isinstance(key, GroupMetadataKey):
             self._apply_classic(key.group, value)
+        elif type(key) in CONSUMER_GROUP_KEYS:
+            self._apply_consumer(record)
 
     def _apply_offset(self, key: OffsetCommitKey, value: object) -> None:
         partition = TopicPartition(key.topic, key.partition)
@@ -59,6 +65,18 @@ class Shard:
         elif isinstance(self.groups.get(group_id), ClassicGroup):
             del self.groups[group_id]
 
+    def _apply_consumer(self, record: GroupRecord) -> None:
+        group_id: str = record.key.group_id  # type: ignore[attr-defined]  # all these keys have it
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            if record.value is None:
+                return
+            # What was there only stored offsets, or was upgraded.
+            group = self.groups[group_id] = ConsumerGroup(group_id)
+        group.apply(record)
+        if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
+            del self.groups[group_id]
+
     def loaded(self, now_ms: int) -> None:
         """The whole log is in; time begins to run for the members in it."""
         for group in self.groups.values():
@@ -69,6 +87,15 @@ class Shard:
     def join(self, request: JoinGroupRequest, caller: Caller, token: Token, step: Step) -> None:
         """Enter a group; whoever comes without a member id may found it."""
         group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            if group.members:
+                consumer_steps.join(self, group, request, caller, token, step)
+                return
+            # Nobody is left who could mind: the group begins anew in the other protocol.
+            for record in group.tombstones():
+                self.apply(record)
+                step.write_applied(record)
+            group = None
         if group is None:
             if request.member_id:
                 step.answer(token, join_refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
@@ -78,20 +105,33 @@ class Shard:
         joining.join(group, request, caller, token, step)
 
     def sync(self, request: SyncGroupRequest, token: Token, step: Step) -> None:
-        syncing.sync(self._group_of_member(request.group_id), request, token, step)
+        group = self._group_of_member(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            consumer_steps.sync(self, group, request, token, step)
+        else:
+            syncing.sync(group, request, token, step)
 
-    def heartbeat(self, request: HeartbeatRequest, step: Step) -> None:
-        syncing.heartbeat(self._group_of_member(request.group_id), request, step)
+    def heartbeat(self, request: HeartbeatRequest, step: Step) -> HeartbeatResponse:
+        group = self._group_of_member(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return consumer_steps.classic_heartbeat(self, group, request, step)
+        syncing.heartbeat(group, request, step)
+        return HeartbeatResponse()
 
     def leave(self, request: LeaveGroupRequest, token: Token, step: Step) -> None:
         group = self._group_of_member(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            consumer_steps.leave(self, group, request, token, step)
+            return
         answers = leaving.leave(group, request.members, step)
         step.answer(token, LeaveGroupResponse(members=answers))
 
     def expire(self, group_id: str, step: Step) -> None:
         """Look what time has done to a group."""
         group = self.groups.get(group_id)
-        if group is not None:
+        if isinstance(group, ConsumerGroup):
+            consumer_steps.expire(self, group, step)
+        elif group is not None:
             expiry.expire(group, step)
 
     def parked(self) -> list[Token]:
@@ -102,7 +142,7 @@ class Shard:
         group = self.groups.get(group_id)
         return None if group is None else group.next_deadline_ms()
 
-    def _group_of_member(self, group_id: str) -> ClassicGroup:
+    def _group_of_member(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
         if group is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)

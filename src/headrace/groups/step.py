@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from headrace.controller.image import Image
 from headrace.groups.records import GroupRecord
 from headrace.groups.settings import GroupSettings
 from headrace.protocol.message import Message
@@ -42,6 +43,8 @@ class Step:
     time_ms: int
     """Wall clock, for what is written down."""
     settings: GroupSettings
+    image: Image = field(default_factory=lambda: Image(""))
+    """The cluster as it is now: topics that groups read, configs of groups."""
     writes: list[Write] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
 

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 
 from headrace.core.config_keys import INT_MAX, ConfigType, Range, key
+from headrace.core.keys.consumer_groups import ConsumerGroupKeys
 
 _INT, _LONG = ConfigType.INT, ConfigType.LONG
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GroupKeys:
+class GroupKeys(ConsumerGroupKeys):
     """Limits of classic groups, the life of offsets, and the topic they are kept in."""
 
     group_initial_rebalance_delay_ms: int = key(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from headrace.core.errors import ApiError
 from headrace.groups.consumer import records as written
 from headrace.groups.consumer.assignors.model import TopicIdPartition
 from headrace.groups.consumer.group import ConsumerGroup
@@ -27,6 +28,20 @@ def describe(group: ConsumerGroup, topics: TopicsView, default_assignor: str) ->
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.preferred_assignor() or default_assignor,
         members=[_member(group, member, topics) for member in group.members.values()],
+    )
+
+
+def undescribed(group_id: str, error: ApiError) -> DescribedGroup:
+    """A group that could not be looked at."""
+    return DescribedGroup(
+        error_code=error.code,
+        error_message=None if error.message == error.code.name else error.message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
     )
 
 

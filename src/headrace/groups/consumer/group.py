@@ -86,10 +86,20 @@ class ConsumerGroup:
     def is_empty(self) -> bool:
         return not self.members
 
-    @property
-    def empty_since_ms(self) -> int | None:
+    def is_joining(self) -> bool:
+        """Nobody is about to be a member: joins are answered at once."""
+        return False
+
+    def parked(self) -> list[object]:
+        """No request waits here for others."""
+        return []
+
+    def check_offset_delete(self) -> None:
+        """What the group reads is known, so only that is protected."""
+
+    def offsets_expire_from(self, commit_ms: int) -> int | None:
         """Offsets of such a group age from their commit, not from when the group emptied."""
-        return None
+        return commit_ms
 
     def is_subscribed_to(self, topic: str) -> bool:
         return any(topic in self.topics_of(member) for member in self.members.values())
@@ -297,3 +307,6 @@ _APPLY: dict[type[Message], Callable[[ConsumerGroup, Any, Any], None]] = {
     ConsumerGroupCurrentMemberAssignmentKey: ConsumerGroup._apply_current,
     ConsumerGroupRegularExpressionKey: ConsumerGroup._apply_pattern,
 }
+
+CONSUMER_GROUP_KEYS: frozenset[type[Message]] = frozenset(_APPLY)
+"""Kinds of records that make up a consumer group."""

@@ -1,22 +1,26 @@
 """Who may commit and fetch the offsets of a consumer group (KIP-848, KIP-1251)."""
 
-from uuid import UUID
+from collections.abc import Callable
 
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.consumer.assignors.model import TopicIdPartition
 from headrace.groups.consumer.group import ConsumerGroup
 from headrace.groups.consumer.members import Member
+from headrace.groups.consumer.topics import TopicsView
 
 COMMIT_WITH_EPOCH_SINCE = 9
 
+PartitionCheck = Callable[[str, int], None]
+"""Raises for a topic and partition that may not be committed."""
+
 
 def check_commit(
-    group: ConsumerGroup, member_id: str, epoch: int, api_version: int
-) -> Member | None:
+    group: ConsumerGroup, member_id: str, epoch: int, api_version: int, topics: TopicsView
+) -> PartitionCheck | None:
     """Refuse a stranger and an epoch from the future; anybody may commit for an empty group.
 
-    A member that comes with an older epoch is returned: each of its partitions has to be
-    checked with `check_partition`. It may have missed the answer that moved it.
+    A member that comes with an older epoch may have missed the answer that moved it: what it
+    has held since before that epoch it may commit, so each partition has to pass the check.
     """
     if epoch < 0 and group.is_empty():
         return None
@@ -29,13 +33,32 @@ def check_commit(
         )
     if epoch > member.epoch:
         raise _stale(member, f"{epoch} is newer than current member epoch {member.epoch}.")
-    return member if epoch < member.epoch else None
+    if epoch == member.epoch:
+        return None
+    return lambda topic, partition: _check_partition(member, epoch, topic, partition, topics)
 
 
-def check_partition(member: Member, epoch: int, topic: str, topic_id: UUID, partition: int) -> None:
-    """Refuse a commit for what the member does not hold, or got only after `epoch`."""
-    place = TopicIdPartition(topic_id, partition)
-    assigned_at = member.assigned.get(place, member.pending_revocation.get(place))
+def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None:
+    """Refuse a member that is not in the group or not in its epoch; others may look."""
+    if member_id is None and epoch < 0:
+        return
+    member = group.member(member_id or "")
+    if epoch != member.epoch:
+        raise ApiError(
+            _code(member),
+            f"The received {_word(member)} {epoch} does not match "
+            f"the expected member epoch {member.epoch}.",
+        )
+
+
+def _check_partition(
+    member: Member, epoch: int, topic: str, partition: int, topics: TopicsView
+) -> None:
+    found = topics.get(topic)
+    place = None if found is None else TopicIdPartition(found.id, partition)
+    assigned_at = None
+    if place is not None:
+        assigned_at = member.assigned.get(place, member.pending_revocation.get(place))
     if assigned_at is None:
         raise ApiError(
             _code(member),
@@ -49,23 +72,12 @@ def check_partition(member: Member, epoch: int, topic: str, topic_id: UUID, part
         )
 
 
-def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None:
-    """Refuse a member that is not in the group or not in its epoch; others may look."""
-    if member_id is None and epoch < 0:
-        return
-    member = group.member(member_id or "")
-    if epoch != member.epoch:
-        received = "generation id" if member.uses_classic_protocol else "member epoch"
-        raise ApiError(
-            _code(member),
-            f"The received {received} {epoch} does not match "
-            f"the expected member epoch {member.epoch}.",
-        )
-
-
 def _stale(member: Member, problem: str) -> ApiError:
-    received = "generation id" if member.uses_classic_protocol else "member epoch"
-    return ApiError(_code(member), f"Received {received} {problem}")
+    return ApiError(_code(member), f"Received {_word(member)} {problem}")
+
+
+def _word(member: Member) -> str:
+    return "generation id" if member.uses_classic_protocol else "member epoch"
 
 
 def _code(member: Member) -> ErrorCode:

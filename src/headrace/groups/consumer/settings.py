@@ -1,9 +1,11 @@
 """The rules one group lives by: the broker's configs, with those of the group over them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from headrace.core.broker_configs import BrokerConfig
 from headrace.groups.consumer.assignors import ASSIGNORS
 
 FASTEST_HEARTBEAT_MS: Final = 200
@@ -49,6 +51,31 @@ class ConsumerGroupSettings:
     """The first is the one for groups whose members do not ask for any."""
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     classic_max_size: int = 2**31 - 1
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> "ConsumerGroupSettings":
+        return cls(
+            session_timeout_ms=config.group_consumer_session_timeout_ms,
+            heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            max_size=config.group_consumer_max_size,
+            assignors=config.group_consumer_assignors,
+            migration_policy=MigrationPolicy(config.group_consumer_migration_policy),
+            classic_max_size=config.group_max_size,
+        )
+
+    def with_configs(self, configs: Mapping[str, str]) -> "ConsumerGroupSettings":
+        """With what is set for one group."""
+        if not configs:
+            return self
+        return replace(
+            self,
+            session_timeout_ms=int(
+                configs.get("consumer.session.timeout.ms", self.session_timeout_ms)
+            ),
+            heartbeat_interval_ms=int(
+                configs.get("consumer.heartbeat.interval.ms", self.heartbeat_interval_ms)
+            ),
+        )
 
     def heartbeat_interval(self, members: int, unchanged_ms: int | None, is_stable: bool) -> int:
         """The interval to ask for in a group that last moved `unchanged_ms` ago.
