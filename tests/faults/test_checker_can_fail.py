@@ -21,7 +21,7 @@ from headrace.core.ids import Offset
 from headrace.log.partition_log import AppendInfo, PartitionLog
 from headrace.log.producer_state import ProducerStates
 from headrace.log.recovery import _Recovery
-from headrace.log.segment import Segment
+from headrace.log.segment import Segment, Stretch
 from headrace.protocol.records.decode import iterate_records
 from headrace.protocol.records.encode import encode_batch
 from headrace.protocol.records.header import BatchHeader, iterate_headers
@@ -185,19 +185,19 @@ def skip_batches_on_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
 def _change_some_reads(
     monkeypatch: pytest.MonkeyPatch, change: Callable[[bytearray], None]
 ) -> None:
-    sound, numbers = PartitionLog.read, itertools.count(1)
+    sound, numbers = PartitionLog.read_stretch, itertools.count(1)
 
-    def read(self: PartitionLog, start: Offset, *arguments: Any, **named: Any) -> Buffer:
-        data = sound(self, start, *arguments, **named)
+    def read(self: PartitionLog, start: Offset, *arguments: Any, **named: Any) -> Stretch:
+        data, end = sound(self, start, *arguments, **named)
         size = 12 + unpack_from(">i", data, 8)[0] if data else 0
         if size == len(data) or METADATA in self.directory or next(numbers) % 3:
-            return data
+            return data, end
         first = bytearray(data[:size])
         rest = bytes(data[len(first) :])
         change(first)
-        return bytes(first) + rest
+        return bytes(first) + rest, end
 
-    monkeypatch.setattr(PartitionLog, "read", read)
+    monkeypatch.setattr(PartitionLog, "read_stretch", read)
 
 
 def test_a_sound_broker_under_the_same_troubles_breaks_nothing(
