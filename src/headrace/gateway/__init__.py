@@ -9,6 +9,8 @@ code is the same. Lines, JSON and sockets are left to the doors above.
 """
 
 from headrace.gateway.gateway import Gateway
+from headrace.gateway.group_offsets import GroupIsBusy
+from headrace.gateway.members import Member, MemberSettings
 from headrace.gateway.reading import Follower
 from headrace.gateway.values import (
     GatewayLimits,
@@ -23,7 +25,10 @@ __all__ = [
     "Follower",
     "Gateway",
     "GatewayLimits",
+    "GroupIsBusy",
     "IdempotencyKeyReused",
+    "Member",
+    "MemberSettings",
     "OutRecord",
     "Produced",
     "ReadResult",

@@ -1,14 +1,17 @@
 """The gateway: everything a plain door may ask for, by topic or group."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
 
 from headrace.client.aio.admin import AsyncAdmin
 from headrace.client.aio.client import AsyncClient
+from headrace.client.core.group_models import CommittedOffset
 from headrace.client.core.models import OffsetSpec
 from headrace.core.ids import TopicPartition
+from headrace.gateway.group_offsets import GroupOffsets
 from headrace.gateway.idempotency import Claims
+from headrace.gateway.members import Member, MemberSettings
 from headrace.gateway.producing import Producing
 from headrace.gateway.reading import Follower, Reading
 from headrace.gateway.topics import Topics
@@ -28,6 +31,7 @@ class Gateway:
         self._topics = Topics(client, self.limits.lookup_ms)
         self._reading = Reading(client, self._topics)
         claims = Claims(client, self._topics, self._reading, self.limits)
+        self._group_offsets = GroupOffsets(client, self._reading)
         self._producing = Producing(client, self._topics, claims, self.limits)
 
     async def __aenter__(self) -> "Gateway":
@@ -98,6 +102,43 @@ class Gateway:
     def follow(self, positions: Mapping[TopicPartition, int | OffsetSpec]) -> Follower:
         """A live stream of these partitions, each from an offset, an end or a time."""
         return self._reading.follow(positions)
+
+    async def join(
+        self,
+        group: str,
+        topics: Collection[str] = (),
+        *,
+        pattern: str | None = None,
+        settings: MemberSettings | None = None,
+    ) -> Member:
+        """Become a member that reads these topics, or all whose names match `pattern`.
+
+        With neither, the member waits for its `subscribe` or `assign`. Partitions come later:
+        see `Member.assignment`.
+        """
+        wanted = settings or MemberSettings()
+        member = Member(self.client.consumer(wanted.consumer(group)))
+        if topics or pattern is not None:
+            await member.subscribe(topics, pattern=pattern)
+        return member
+
+    async def commit(
+        self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]
+    ) -> None:
+        """Commit offsets of a group from outside; refused while it has members."""
+        await self._group_offsets.commit(group, offsets)
+
+    async def offsets(
+        self, group: str, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What a group has committed (default: everywhere); others are left out."""
+        return await self._group_offsets.offsets(group, partitions)
+
+    async def reset(
+        self, group: str, places: Mapping[TopicPartition, int | OffsetSpec]
+    ) -> dict[TopicPartition, int]:
+        """Move a group without members to offsets, ends or times; returns the offsets chosen."""
+        return await self._group_offsets.reset(group, places)
 
     async def close(self) -> None:
         """Close the client with everything made from it."""

@@ -57,7 +57,7 @@ class Reading:
     ) -> ReadResult:
         """Records from an offset, a time or the start on."""
         where = TopicPartition(topic, partition)
-        await self._check(where)
+        await self.check(where)
         if offset is None:
             spec = EARLIEST if timestamp_ms is None else at_time(timestamp_ms)
             offset = await self.offset_of(where, spec)
@@ -100,7 +100,8 @@ class Reading:
             out += found
         return last_offset + 1
 
-    async def _check(self, where: TopicPartition) -> None:
+    async def check(self, where: TopicPartition) -> None:
+        """Raise unless the partition exists."""
         topic, partition = where
         state = self._topics.known(topic) or await self._topics.find(topic, create=False)
         count = len(state.partitions)
@@ -130,7 +131,7 @@ class Reading:
                 if not error.retriable or self._client.now_ms() + delay_ms >= deadline_ms:
                     raise
                 await asyncio.sleep(delay_ms / 1000)
-                await self._check(where)
+                await self.check(where)
 
     async def _fetch_once(
         self, where: TopicPartition, offset: int, max_bytes: int, wait_ms: int

@@ -1,0 +1,75 @@
+"""Offsets of groups from outside: commit, look, and set back."""
+
+from collections.abc import Collection, Mapping
+
+from headrace.client.aio.client import AsyncClient
+from headrace.client.core.flows import Flow, retrying
+from headrace.client.core.group_models import CommittedOffset
+from headrace.client.core.models import OffsetSpec
+from headrace.client.core.offset_flows import commit_offsets, fetch_offsets
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.gateway.reading import Reading
+
+Offsets = Mapping[TopicPartition, int | CommittedOffset]
+
+# What a group with members says to somebody who is none.
+_IS_BUSY = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+
+
+class GroupOffsets:
+    """The gateway's calls about a group's offsets."""
+
+    def __init__(self, client: AsyncClient, reading: Reading) -> None:
+        self._client = client
+        self._reading = reading
+
+    async def commit(self, group: str, offsets: Offsets) -> None:
+        """Commit for a group that has no members."""
+        wanted = {
+            where: CommittedOffset(place) if isinstance(place, int) else place
+            for where, place in offsets.items()
+        }
+        for where in wanted:
+            await self._reading.check(where)
+        session = self._client.session
+
+        def attempt() -> Flow[None]:
+            failures = yield from commit_offsets(session, group, wanted)
+            for error in failures.values():
+                raise error
+
+        try:
+            await self._client.run(retrying(session, attempt))
+        except HeadraceError as error:
+            if error.code in _IS_BUSY:
+                raise GroupIsBusy(group) from error
+            raise
+
+    async def offsets(
+        self, group: str, partitions: Collection[TopicPartition] | None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What is committed; partitions without an offset are left out."""
+        return await self._client.run(fetch_offsets(self._client.session, group, partitions))
+
+    async def reset(
+        self, group: str, places: Mapping[TopicPartition, int | OffsetSpec]
+    ) -> dict[TopicPartition, int]:
+        """Commit other places, each an offset, an end or a time; returns the offsets chosen."""
+        chosen = {
+            where: place if isinstance(place, int) else await self._reading.offset_of(where, place)
+            for where, place in places.items()
+        }
+        await self.commit(group, chosen)
+        return chosen
+
+
+class GroupIsBusy(ApiError):
+    """Members are reading: they would overwrite what is set from outside."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"group {group!r} has members that are reading",
+            hint="stop them first; a group without members keeps its offsets",
+        )

@@ -1,0 +1,192 @@
+"""Members of groups on behalf of clients that cannot keep up a membership by themselves.
+
+A door's client asks now and then, or never again. So the member tends its membership in
+between: heartbeats, and rebalances, which must not wait until somebody polls.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final
+
+from headrace.client.aio.consumer import AsyncConsumer
+from headrace.client.core.consumer_settings import ConsumerSettings
+from headrace.client.core.group_models import CommittedOffset
+from headrace.client.core.models import OffsetSpec
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.protocol.records.decode import Record
+
+# Groups of the plain doors are assigned round-robin, by the broker.
+ASSIGNOR: Final = "roundrobin"
+_TEND_MS: Final = 60_000
+# Per partition, fetched ahead of the polls.
+_AHEAD_BYTES: Final = 256 * 1024
+_RECORDS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSettings:
+    """What a client of a door may choose about its membership."""
+
+    offset_reset: str = "earliest"
+    auto_commit: bool = False
+    auto_commit_interval_ms: int = 5_000
+    instance_id: str | None = None
+    partition_bytes_max: int = _AHEAD_BYTES
+
+    def consumer(self, group: str) -> ConsumerSettings:
+        return ConsumerSettings(
+            group,
+            group_protocol="consumer",
+            server_assignor=ASSIGNOR,
+            group_instance_id=self.instance_id,
+            offset_reset=self.offset_reset,  # type: ignore[arg-type]  # checked by ConsumerSettings
+            auto_commit=self.auto_commit,
+            auto_commit_interval_ms=self.auto_commit_interval_ms,
+            isolation="read_committed",
+            fetch_wait_ms_max=10_000,
+            partition_bytes_max=self.partition_bytes_max,
+            prefetch_bytes=0,
+        )
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Whether partitions came or went since somebody looked."""
+
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __call__(self, _: list[TopicPartition]) -> None:
+        self.changed.set()
+
+
+class Member:
+    """One member of a group; made by `Gateway.join`, ended by `leave`."""
+
+    def __init__(self, consumer: AsyncConsumer) -> None:
+        self._consumer = consumer
+        self._watch = _Watch()
+        self._tending: asyncio.Task[None] | None = None
+        self._failure: HeadraceError | None = None
+        self._turn = asyncio.Lock()
+        self._left = False
+
+    async def __aenter__(self) -> "Member":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.leave()
+
+    @property
+    def member_id(self) -> str:
+        return self._consumer.member_id
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are ours now, in order."""
+        return self._consumer.assignment
+
+    async def subscribe(self, topics: Collection[str] = (), *, pattern: str | None = None) -> None:
+        """Read these topics, or all that match, from now on."""
+        watch = self._watch
+        async with self._turn:
+            await self._rest()
+            await self._consumer.subscribe(
+                topics, pattern=pattern, on_assigned=watch, on_revoked=watch, on_lost=watch
+            )
+            self._tend()
+
+    async def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read exactly these partitions, without being counted by the group."""
+        async with self._turn:
+            await self._rest()
+            self._consumer.assign(partitions)
+            self._tend()
+
+    async def unsubscribe(self) -> None:
+        """Give up everything; `subscribe` or `assign` may follow."""
+        async with self._turn:
+            await self._rest()
+            await self._consumer.unsubscribe()
+
+    async def wait_for_change(self, timeout_ms: float) -> bool:
+        """Return when partitions came or went since the last call; False if none did in time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._watch.changed.wait()
+        changed = self._watch.changed.is_set()
+        self._watch.changed.clear()
+        return changed
+
+    async def poll(
+        self, timeout_ms: float, max_records: int = _RECORDS
+    ) -> dict[TopicPartition, list[Record]]:
+        """Records by partition; waits up to `timeout_ms` for the first."""
+        async with self._turn:
+            await self._rest()
+            try:
+                return await self._consumer.poll(timeout_ms, max_records)
+            finally:
+                self._tend()
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None
+    ) -> None:
+        """Commit these offsets, or everything that was polled."""
+        await self._consumer.commit(offsets)
+
+    async def committed(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What the group has committed for these (default: ours); others are left out."""
+        return await self._consumer.committed(partitions)
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record that `poll` returns."""
+        return await self._consumer.position(partition)
+
+    def seek(self, partition: TopicPartition, start: int | OffsetSpec) -> None:
+        """Go on from another offset, end or time."""
+        self._consumer.seek(partition, start)
+
+    async def leave(self) -> None:
+        """Leave the group at once; what was not committed goes to the others."""
+        if self._left:
+            return
+        self._left = True
+        async with self._turn:
+            await self._rest()
+            await self._consumer.close()
+
+    # -- between polls
+
+    def _tend(self) -> None:
+        if not self._left:
+            self._tending = asyncio.get_running_loop().create_task(self._tend_for_ever())
+
+    async def _tend_for_ever(self) -> None:
+        try:
+            while True:
+                # Hands nothing out, but follows what the group decides.
+                await self._consumer.poll(_TEND_MS, max_records=0)
+        except HeadraceError as error:
+            self._failure = error
+
+    async def _rest(self) -> None:
+        """Stop tending; raise what it met, which the next poll would have met."""
+        task, self._tending = self._tending, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        failure, self._failure = self._failure, None
+        if failure is not None and not self._left:
+            self._tend()
+            raise failure
