@@ -146,6 +146,7 @@ class ConsumerEngine:
         if notice.change is not Change.ASSIGNED:
             self.consuming.remove(notice.partitions)
         self.membership.acknowledge(notice)
+        self.membership.come_back()
         self._member.nudge()
 
     def _keep_up(self) -> None:

@@ -217,4 +217,7 @@ def see_topics(session: Session, wanted: LookUp) -> Flow[list[SeenTopic]]:
     else:
         yield from refresh_metadata(session, wanted.names)
         found = [cluster.topics[name] for name in sorted(wanted.names) if name in cluster.topics]
-    return [SeenTopic(each.name, each.topic_id, len(each.partitions)) for each in found]
+    return [
+        SeenTopic(each.name, each.topic_id, len(each.partitions), each.is_internal)
+        for each in found
+    ]

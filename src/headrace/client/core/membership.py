@@ -70,6 +70,7 @@ class SeenTopic:
     name: str
     topic_id: UUID
     partitions: int
+    is_internal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,8 @@ class Membership(ABC):
         # What ends the membership until the next `subscribe`; polls raise it.
         self.error: HeadraceError | None = None
         self._notice: Notice | None = None
+        # Whether the program may be busy with the notice at this moment.
+        self._is_shown = False
 
     @property
     @abstractmethod
@@ -156,7 +159,8 @@ class Membership(ABC):
         return self._notice is not None
 
     def notice(self) -> Notice | None:
-        """What the program must be told next."""
+        """What the program must be told next; it counts as shown from here on."""
+        self._is_shown = self._notice is not None
         return self._notice
 
     def come_back(self) -> bool:

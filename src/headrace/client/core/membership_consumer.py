@@ -225,6 +225,12 @@ class ConsumerMembership(Membership):
 
     def _lose(self) -> None:
         self._epoch = _JOIN
+        if self._notice is not None and self._is_shown:
+            # The program hears of what it is being told just now as if it had taken effect.
+            if self._notice.change is Change.ASSIGNED:
+                self._owned |= self._changing
+            elif self._notice.change is Change.REVOKED:
+                self._owned -= self._changing
         self._notice = None
         if self._owned:
             self._tell(Change.LOST, self._owned)
@@ -270,6 +276,7 @@ class ConsumerMembership(Membership):
 
     def _tell(self, change: Change, partitions: frozenset[IdPartition]) -> None:
         self._notice = Notice(change, self._named(partitions))
+        self._is_shown = False
         self._changing = partitions
 
     def acknowledge(self, notice: Notice) -> None:

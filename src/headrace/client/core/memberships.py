@@ -3,10 +3,12 @@
 from headrace.client.core.consumer_settings import ConsumerSettings
 from headrace.client.core.flows import Session
 from headrace.client.core.membership import Membership
+from headrace.client.core.membership_classic import ClassicMembership
 from headrace.client.core.membership_consumer import ConsumerMembership
 
 
 def make_membership(session: Session, settings: ConsumerSettings) -> Membership:
     """A membership that has not begun; its member id, where clients make it, is random."""
-    member_id = str(session.randomness.uuid())
-    return ConsumerMembership(settings, member_id, session.backoff)
+    if settings.group_protocol == "classic":
+        return ClassicMembership(settings, session.backoff, session.settings.metadata_age_ms_max)
+    return ConsumerMembership(settings, str(session.randomness.uuid()), session.backoff)

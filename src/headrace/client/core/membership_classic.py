@@ -1,0 +1,440 @@
+"""A member of a classic group: join, let the leader divide, sync, heartbeat; begin anew.
+
+    IDLE --subscribe--> UNJOINED --> JOINING --follower--> SYNCING --> STABLE
+                           ^           |                     ^           |
+                           |           +--leader--> DIVIDING-+           |
+                           +-- rebalance, new topics, lost generation ---+
+
+With an eager assignor all partitions are given up before every join. With a cooperative one
+they are kept, and after the sync only those that others shall have are given up; one more round
+then hands them out. `STABLE` lasts until the next join is sent, so commits of the old
+generation are possible while the program gives partitions up.
+"""
+
+import re
+from collections import deque
+from collections.abc import Collection
+from enum import Enum, auto
+
+from headrace.client.core.assignors import ASSIGN, COOPERATIVE, JoinedMember
+from headrace.client.core.backoff import Backoff
+from headrace.client.core.consumer_settings import ConsumerSettings
+from headrace.client.core.failures import error_for
+from headrace.client.core.group_models import NOBODY, GroupIdentity
+from headrace.client.core.member_metadata import (
+    decode_assignment,
+    decode_member,
+    encode_assignment,
+    encode_subscription,
+)
+from headrace.client.core.membership import (
+    PASSING,
+    Change,
+    LookUp,
+    Membership,
+    Notice,
+    SeenTopic,
+    Send,
+    Step,
+    Subscription,
+    Wait,
+)
+from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.protocol.message import Message
+from headrace.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from headrace.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from headrace.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from headrace.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+
+PROTOCOL_TYPE = "consumer"
+_NO_GENERATION = -1
+# The broker answers a join when the rebalance is over; this is for the way there and back.
+_JOIN_EXTRA_MS = 5_000
+# A subscribed topic that does not exist may be created any moment.
+_MISSING_AGAIN_MS = 2_000
+
+
+class _State(Enum):
+    IDLE = auto()
+    UNJOINED = auto()
+    JOINING = auto()
+    DIVIDING = auto()
+    SYNCING = auto()
+    STABLE = auto()
+    AWAY = auto()
+    FAILED = auto()
+
+
+class ClassicMembership(Membership):
+    """The machine. `topics_age_ms_max` is how often the leader looks for new partitions."""
+
+    def __init__(
+        self, settings: ConsumerSettings, backoff: Backoff, topics_age_ms_max: float
+    ) -> None:
+        super().__init__(settings)
+        self._backoff = backoff
+        self._topics_age_ms_max = topics_age_ms_max
+        self._is_cooperative = all(name in COOPERATIVE for name in settings.assignors)
+        self._state = _State.IDLE
+        self._member_id = ""
+        self._generation = _NO_GENERATION
+        # The generation our partitions are from, told to the leader with them.
+        self._owned_since = _NO_GENERATION
+        self._assignor = ""
+        self._owned: frozenset[TopicPartition] = frozenset()
+        self._ahead: deque[Notice] = deque()
+        self._must_rejoin = False
+        self._is_leaving = False
+        self._pattern: re.Pattern[str] | None = None
+        self._topics: frozenset[str] | None = frozenset()
+        # As the leader: who is in, and how many partitions each topic had when we divided.
+        self._members: list[JoinedMember] = []
+        self._counts: dict[str, int] | None = None
+        self._shares: dict[str, bytes] = {}
+        self._heartbeat_at_ms = 0.0
+        self._topics_at_ms = float("inf")
+        self._retry_at_ms = 0.0
+        self._failures = 0
+
+    # -- what consumers see
+
+    @property
+    def owned(self) -> Collection[TopicPartition]:
+        return sorted(self._owned)
+
+    @property
+    def is_member(self) -> bool:
+        return self._state is _State.STABLE
+
+    @property
+    def identity(self) -> GroupIdentity:
+        if self._state is not _State.STABLE:
+            return NOBODY
+        return GroupIdentity(self._member_id, self._generation, self._settings.group_instance_id)
+
+    def subscribe(self, subscription: Subscription) -> None:
+        self._pattern = None if subscription.pattern is None else re.compile(subscription.pattern)
+        self.subscription = subscription
+        # Which topics a pattern means is looked up before the next join.
+        self._topics = subscription.topics if self._pattern is None else None
+        self.error = None
+        self._must_rejoin = True
+        if self._state in (_State.IDLE, _State.FAILED):
+            self._state = _State.UNJOINED
+
+    # -- what to do next
+
+    def step(self, now_ms: float) -> Step:
+        if self._state in (_State.IDLE, _State.AWAY, _State.FAILED):
+            return Wait(float("inf"))
+        overdue_at_ms = self.clock.overdue_at_ms(now_ms)
+        if now_ms >= overdue_at_ms and self._state in (_State.UNJOINED, _State.STABLE):
+            return self._go_away()
+        if self._retry_at_ms > now_ms:
+            return Wait(self._retry_at_ms)
+        if self._state is _State.DIVIDING:
+            return LookUp(names=self._topics_of_all())
+        if self._state is _State.SYNCING:
+            return self._sync()
+        if self._topics is None or (self._state is _State.STABLE and now_ms >= self._topics_at_ms):
+            return LookUp(names=None if self._pattern is not None else self._topics_of_all())
+        if self._wants_to_join() and self._is_ready_to_join():
+            return self._join()
+        if self._state is _State.UNJOINED:
+            return Wait(overdue_at_ms)  # for the program, which is told what it has lost
+        if now_ms >= self._heartbeat_at_ms:
+            return self._heartbeat()
+        return Wait(min(self._heartbeat_at_ms, self._topics_at_ms, overdue_at_ms))
+
+    def _wants_to_join(self) -> bool:
+        return self._state is _State.UNJOINED or self._must_rejoin
+
+    def _is_ready_to_join(self) -> bool:
+        """Whether the program has given up what it must; if not, it is told to."""
+        if self._notice is not None:
+            return False
+        if self._state is _State.UNJOINED and self._generation == _NO_GENERATION:
+            self._tell(Change.LOST, self._owned)
+        elif not self._is_cooperative:
+            self._tell(Change.REVOKED, self._owned)
+        else:
+            topics = self._topics or frozenset()
+            gone = frozenset(each for each in self._owned if each.topic not in topics)
+            self._tell(Change.REVOKED, gone)
+        return self._notice is None
+
+    def _join(self) -> Send:
+        settings = self._settings
+        self._state = _State.JOINING
+        self._must_rejoin = False
+        metadata = encode_subscription(
+            self._topics or (), self._owned, self._owned_since, settings.rack
+        )
+        request = JoinGroupRequest(
+            group_id=settings.group_id,
+            session_timeout_ms=settings.session_timeout_ms,
+            rebalance_timeout_ms=settings.max_poll_interval_ms,
+            member_id=self._member_id,
+            group_instance_id=settings.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=metadata)
+                for name in settings.assignors
+            ],
+            reason="",
+        )
+        timeout_ms = settings.max_poll_interval_ms + _JOIN_EXTRA_MS
+        return Send(request, JoinGroupResponse, timeout_ms)
+
+    def _topics_of_all(self) -> frozenset[str]:
+        return frozenset(topic for member in self._members for topic in member.topics)
+
+    def _sync(self) -> Send:
+        request = SyncGroupRequest(
+            group_id=self._settings.group_id,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            group_instance_id=self._settings.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=self._assignor,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member_id, assignment=share)
+                for member_id, share in self._shares.items()
+            ],
+        )
+        return Send(request, SyncGroupResponse, self._settings.max_poll_interval_ms)
+
+    def _heartbeat(self) -> Send:
+        request = HeartbeatRequest(
+            group_id=self._settings.group_id,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            group_instance_id=self._settings.group_instance_id,
+        )
+        return Send(request, HeartbeatResponse, self._settings.session_timeout_ms)
+
+    def _go_away(self) -> Step:
+        """The program does not poll any more: let others have its partitions."""
+        send = self.leave_request("no poll within max_poll_interval_ms")
+        if send is None:
+            self._gone_away()
+            return Wait(float("inf"))
+        self._is_leaving = True
+        return send
+
+    def _gone_away(self) -> None:
+        self._forget_generation(forget_member=True)
+        self._state = _State.AWAY
+        self._tell(Change.LOST, self._owned)
+
+    # -- what came of it
+
+    def answered(self, outcome: Message | HeadraceError, now_ms: float) -> None:
+        if self._is_leaving:
+            self._is_leaving = False
+            self._gone_away()
+            return
+        if self._state in (_State.IDLE, _State.FAILED):
+            return  # unsubscribed meanwhile
+        if isinstance(outcome, HeadraceError):
+            self._failed(outcome, now_ms)
+            return
+        code = getattr(outcome, "error_code", 0)
+        if code:
+            if isinstance(outcome, JoinGroupResponse) and code == ErrorCode.MEMBER_ID_REQUIRED:
+                self._member_id = outcome.member_id
+                self._state = _State.UNJOINED
+                return
+            what = f"group {self._settings.group_id!r}"
+            self._failed(error_for(code, None, what), now_ms)
+            return
+        self._failures = 0
+        if isinstance(outcome, JoinGroupResponse):
+            self._joined(outcome)
+        elif isinstance(outcome, SyncGroupResponse):
+            self._synced(outcome, now_ms)
+        else:
+            self._heartbeat_at_ms = now_ms + self._settings.heartbeat_interval_ms
+
+    def _joined(self, answer: JoinGroupResponse) -> None:
+        self._generation = answer.generation_id
+        self._member_id = answer.member_id
+        self._assignor = answer.protocol_name or ""
+        self._members, self._counts, self._shares = [], None, {}
+        self._state = _State.SYNCING
+        if answer.leader == answer.member_id:
+            self._members = [decode_member(member) for member in answer.members]
+            # A static leader that came back is told not to divide anew what others have already.
+            if not answer.skip_assignment:
+                self._state = _State.DIVIDING
+
+    def _synced(self, answer: SyncGroupResponse, now_ms: float) -> None:
+        assigned = frozenset(decode_assignment(answer.assignment))
+        self._state = _State.STABLE
+        self._owned_since = self._generation
+        self._heartbeat_at_ms = now_ms + self._settings.heartbeat_interval_ms
+        self._look_again(now_ms)
+        gone, new = self._owned - assigned, assigned - self._owned
+        if gone:
+            self._tell(Change.REVOKED, gone)
+            # Whoever shall have them gets them in the next round.
+            self._must_rejoin = True
+        self._tell(Change.ASSIGNED, new, even_if_empty=True)
+
+    def _look_again(self, now_ms: float) -> None:
+        """When to look at topics next: the leader for partitions, a pattern for names."""
+        self._topics_at_ms = float("inf")
+        if self._members or self._pattern is not None:
+            self._topics_at_ms = now_ms + self._topics_age_ms_max
+        if self._members and any(not (self._counts or {}).get(t) for t in self._topics_of_all()):
+            self._topics_at_ms = now_ms + min(self._topics_age_ms_max, _MISSING_AGAIN_MS)
+
+    def looked_up(self, topics: Collection[SeenTopic] | None, now_ms: float) -> None:
+        if topics is None:
+            self._failures += 1
+            self._retry_at_ms = now_ms + self._backoff.delay_ms(self._failures)
+            return
+        if self._pattern is not None:
+            self._match(self._pattern, topics)
+        wanted = self._topics_of_all()
+        counts = {topic.name: topic.partitions for topic in topics if topic.name in wanted}
+        if self._state is _State.DIVIDING:
+            self._divide(counts)
+        elif self._counts is None:
+            self._counts = counts  # an assignment that we did not make ourselves
+        elif self._members and counts != self._counts:
+            self._must_rejoin = True
+        self._look_again(now_ms)
+
+    def _match(self, pattern: re.Pattern[str], topics: Collection[SeenTopic]) -> None:
+        if self._state is _State.DIVIDING:
+            return  # those of all members were asked for, not all there are
+        names = frozenset(
+            topic.name
+            for topic in topics
+            if not topic.is_internal and pattern.fullmatch(topic.name)
+        )
+        if self._topics != names:
+            self._topics = names
+            self._must_rejoin = True
+
+    def _divide(self, counts: dict[str, int]) -> None:
+        self._counts = counts
+        shares = ASSIGN[self._assignor](counts, self._members)
+        self._shares = {each: encode_assignment(share) for each, share in shares.items()}
+        self._state = _State.SYNCING
+
+    def _failed(self, error: HeadraceError, now_ms: float) -> None:
+        code, state = error.code, self._state
+        if state is not _State.STABLE:
+            self._state = _State.UNJOINED
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._must_rejoin = True
+            if state is _State.STABLE:
+                # Until we join, the broker wants to hear from us as before.
+                self._heartbeat_at_ms = now_ms + self._settings.heartbeat_interval_ms
+        elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            self._forget_generation(forget_member=code is ErrorCode.UNKNOWN_MEMBER_ID)
+            self._state = _State.UNJOINED
+        elif code in PASSING:
+            self._failures += 1
+            self._retry_at_ms = now_ms + self._backoff.delay_ms(self._failures)
+        else:
+            self._forget_generation(forget_member=True)
+            self._state = _State.FAILED
+            self.error = error
+            self._tell(Change.LOST, self._owned)
+
+    def _forget_generation(self, *, forget_member: bool) -> None:
+        """The group has gone on without us: what we have is no longer ours."""
+        if self._notice is not None and self._is_shown:
+            # The program hears of what it is being told just now as if it had taken effect.
+            self._apply(self._notice)
+        self._notice = None
+        self._ahead.clear()
+        self._generation = self._owned_since = _NO_GENERATION
+        if forget_member:
+            self._member_id = ""
+
+    # -- telling the program
+
+    def _tell(
+        self, change: Change, partitions: frozenset[TopicPartition], *, even_if_empty: bool = False
+    ) -> None:
+        if partitions or even_if_empty:
+            self._ahead.append(Notice(change, tuple(sorted(partitions))))
+            self._next_notice()
+
+    def _next_notice(self) -> None:
+        if self._notice is None and self._ahead:
+            self._notice = self._ahead.popleft()
+            self._is_shown = False
+
+    def _apply(self, notice: Notice) -> None:
+        if notice.change is Change.ASSIGNED:
+            self._owned |= set(notice.partitions)
+        else:
+            self._owned -= set(notice.partitions)
+
+    def acknowledge(self, notice: Notice) -> None:
+        if notice is not self._notice:
+            return  # overtaken by events
+        self._notice = None
+        self._apply(notice)
+        self._next_notice()
+
+    def come_back(self) -> bool:
+        if self._state is _State.AWAY and self._notice is None:
+            self._state = _State.UNJOINED
+            return True
+        return False
+
+    # -- the end
+
+    def farewell(self) -> Notice | None:
+        was_member = self._state is not _State.AWAY and self._generation != _NO_GENERATION
+        told = tuple(sorted(self._owned))
+        self._state = _State.IDLE
+        self._notice = None
+        self._ahead.clear()
+        self._owned = frozenset()
+        self._owned_since = _NO_GENERATION
+        self.error = None
+        if not told:
+            return None
+        return Notice(Change.REVOKED if was_member else Change.LOST, told)
+
+    def leave_request(self, reason: str) -> Send | None:
+        member_id, self._member_id = self._member_id, ""
+        self._generation = _NO_GENERATION
+        if not member_id or self._settings.group_instance_id is not None:
+            # A static member keeps its place for a session: that is what it is for.
+            return None
+        request = LeaveGroupRequest(
+            group_id=self._settings.group_id,
+            member_id=member_id,
+            members=[MemberIdentity(member_id=member_id, reason=reason)],
+        )
+        return Send(request, LeaveGroupResponse)
+
+    def commit_refused(self, error: HeadraceError) -> None:
+        if self._state is not _State.STABLE:
+            return
+        if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._must_rejoin = True
+        elif error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            self._forget_generation(forget_member=error.code is ErrorCode.UNKNOWN_MEMBER_ID)
+            self._state = _State.UNJOINED
