@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from headrace.client.aio.reader import AsyncReader
     from headrace.client.blocking.admin import Admin
     from headrace.client.blocking.client import Client
+    from headrace.client.blocking.consumer import Consumer
     from headrace.client.blocking.producer import Producer
     from headrace.client.blocking.reader import Reader
 
@@ -89,6 +90,7 @@ _MODULES = {
     "AsyncReader": "aio.reader",
     "Admin": "blocking.admin",
     "Client": "blocking.client",
+    "Consumer": "blocking.consumer",
     "Producer": "blocking.producer",
     "Reader": "blocking.reader",
 }
@@ -118,6 +120,7 @@ __all__ = [
     "ConfigEntry",
     "ConfigOperation",
     "ConfigResource",
+    "Consumer",
     "ConsumerSettings",
     "DeliveryTimedOut",
     "FetchedChunk",

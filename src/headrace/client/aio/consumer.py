@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from headrace.client.aio.consuming import ConsumerEngine, Offsets
 from headrace.client.core.consumer_settings import ConsumerSettings
 from headrace.client.core.group_models import CommittedOffset
-from headrace.client.core.membership import Change, Notice, Subscription
+from headrace.client.core.membership import Change, Notice, make_subscription
 from headrace.client.core.models import OffsetSpec, ReceivedRecord
 from headrace.core.ids import TopicPartition
 from headrace.protocol.records.decode import Record
@@ -194,14 +194,3 @@ class AsyncConsumer:
             said = listener(list(notice.partitions))
             if inspect.isawaitable(said):
                 await said
-
-
-def make_subscription(topics: Collection[str], pattern: str | None) -> Subscription:
-    """Check what `subscribe` was given."""
-    if isinstance(topics, str):
-        raise TypeError(f"topics must be a collection of names, as [{topics!r}]")
-    if bool(topics) == (pattern is not None):
-        raise ValueError("subscribe to topics or to a pattern, one of the two")
-    if pattern == "":
-        raise ValueError("an empty pattern matches nothing")
-    return Subscription(frozenset(topics), pattern)

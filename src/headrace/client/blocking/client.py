@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headrace.client.blocking.link import Link, Ticket
 from headrace.client.blocking.reader import Reader
 from headrace.client.core.cluster import BrokerAddress, Cluster, TopicState
+from headrace.client.core.consumer_settings import ConsumerSettings
 from headrace.client.core.failures import BrokerUnreachable, CallTimedOut, ClientClosed
 from headrace.client.core.flows import SHARED_CHANNEL, Ask, AskMany, Effect, Flow, Session
 from headrace.client.core.lookups import ensure_topics, refresh_metadata
@@ -30,6 +31,7 @@ from headrace.protocol.message import Message
 
 if TYPE_CHECKING:
     from headrace.client.blocking.admin import Admin
+    from headrace.client.blocking.consumer import Consumer
     from headrace.client.blocking.producer import Producer
 
 T = TypeVar("T")
@@ -56,7 +58,7 @@ class Client:
         self._tls = tls_context(self.settings.security)
         self._links: dict[tuple[NodeId, int], Link] = {}
         self._channels = count(SHARED_CHANNEL + 1)
-        self._owned: list[Producer | Reader] = []
+        self._owned: list[Producer | Reader | Consumer] = []
         self._closed = False
         self.now_ms = self._clock.monotonic_ms
         self.session = Session(
@@ -105,6 +107,15 @@ class Client:
         self._owned.append(reader)
         return reader
 
+    def consumer(self, settings: ConsumerSettings | str) -> "Consumer":
+        """A member of a group (settings, or just its name), with a thread of its own."""
+        from headrace.client.blocking.consumer import Consumer
+
+        wanted = ConsumerSettings(settings) if isinstance(settings, str) else settings
+        consumer = Consumer(self.settings, wanted)
+        self._owned.append(consumer)
+        return consumer
+
     def connect(self) -> None:
         """Reach any broker and learn the cluster, in one attempt; calls do it when they need it."""
         self.run(refresh_metadata(self.session, []))
@@ -114,7 +125,7 @@ class Client:
         return self.run(ensure_topics(self.session, [name], create=create))[name]
 
     def close(self) -> None:
-        """Close producers (flushing them), readers and sockets."""
+        """Close producers (flushing), readers, consumers (leaving their groups) and sockets."""
         if self._closed:
             return
         for part in self._owned:

@@ -81,6 +81,17 @@ class Subscription:
     pattern: str | None = None
 
 
+def make_subscription(topics: Collection[str], pattern: str | None) -> Subscription:
+    """Check what `subscribe` was given."""
+    if isinstance(topics, str):
+        raise TypeError(f"topics must be a collection of names, as [{topics!r}]")
+    if bool(topics) == (pattern is not None):
+        raise ValueError("subscribe to topics or to a pattern, one of the two")
+    if pattern == "":
+        raise ValueError("an empty pattern matches nothing")
+    return Subscription(frozenset(topics), pattern)
+
+
 class PollClock:
     """When the program last asked for records; one that no longer asks must leave the group."""
 

@@ -1,0 +1,277 @@
+"""A member of a group for ordinary threads; a thread of its own keeps the membership alive."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, TypeVar
+
+from headrace.client.aio.client import AsyncClient
+from headrace.client.aio.consuming import ConsumerEngine, Offsets
+from headrace.client.core.consumer_settings import ConsumerSettings
+from headrace.client.core.failures import ClientClosed
+from headrace.client.core.group_models import CommittedOffset
+from headrace.client.core.membership import Change, Notice, make_subscription
+from headrace.client.core.models import OffsetSpec, ReceivedRecord
+from headrace.client.core.settings import ClientSettings
+from headrace.core.ids import TopicPartition
+from headrace.protocol.records.decode import Record
+
+Listener = Callable[[list[TopicPartition]], None]
+T = TypeVar("T")
+_RECORDS_PER_POLL = 500
+_ITERATION_MS = 1000
+
+
+class Consumer:
+    """Reads what its group gives it; made by `Client.consumer`.
+
+    Use it from one thread at a time: polls, listeners and all other calls run in the caller's.
+    The consumer's own thread heartbeats and fetches ahead while the program works, for as long
+    as polls are not further apart than `max_poll_interval_ms`.
+    """
+
+    def __init__(self, client_settings: ClientSettings, settings: ConsumerSettings) -> None:
+        self._client_settings = client_settings
+        self._settings = settings
+        self._listeners: dict[Change, Listener | None] = {}
+        # Records that iteration has fetched and not handed out yet, in the order they will be.
+        self._ahead: deque[ReceivedRecord] = deque()
+        self._is_closed = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="headrace-consumer", daemon=True
+        )
+        self._thread.start()
+        self._client, self._engine = self._call(self._start())
+
+    async def _start(self) -> tuple[AsyncClient, ConsumerEngine]:
+        client = AsyncClient(self._client_settings)
+        return client, ConsumerEngine(client, self._settings)
+
+    def __enter__(self) -> "Consumer":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def subscribe(
+        self,
+        topics: Collection[str] = (),
+        *,
+        pattern: str | None = None,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
+        """Join the group for these topics, or those whose whole name matches `pattern`.
+
+        Returns at once; partitions come with the polls that follow. The listeners run inside
+        `poll`, in the thread that polls: `on_assigned` before the first record of what is new,
+        `on_revoked` while the partitions are still ours, `on_lost` when they already belong to
+        others (without it `on_revoked` is called). Subscribing again replaces topics and
+        listeners.
+        """
+        wanted = make_subscription(topics, pattern)
+        self._do(lambda: self._engine.subscribe(wanted))
+        self._listeners = {
+            Change.ASSIGNED: on_assigned,
+            Change.REVOKED: on_revoked,
+            Change.LOST: on_lost or on_revoked,
+        }
+
+    def unsubscribe(self) -> None:
+        """Leave the group; `subscribe` or `assign` may follow."""
+        self._give_back()
+        self._leave("the consumer unsubscribed")
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read exactly these partitions, not as a member; commits are the group's all the same."""
+        self._give_back()
+        self._do(lambda: self._engine.assign(partitions))
+
+    def poll(
+        self, timeout_ms: float = 1000, max_records: int = _RECORDS_PER_POLL
+    ) -> dict[TopicPartition, list[Record]]:
+        """Records by partition; waits up to `timeout_ms` for the first. Listeners run in here."""
+        self._give_back()
+        return self._poll(timeout_ms, max_records)
+
+    def __iter__(self) -> "Consumer":
+        """Every record, without end; asking for the next one counts as a poll."""
+        return self
+
+    def __next__(self) -> ReceivedRecord:
+        """The next record; waits for one as long as it takes."""
+        self._engine.membership.clock.asked += 1
+        if self._engine.needs_attention:
+            self._give_back()
+        while not self._ahead:
+            for (topic, number), records in self._poll(_ITERATION_MS, _RECORDS_PER_POLL).items():
+                self._ahead += [ReceivedRecord(topic, number, *record) for record in records]
+        return self._ahead.popleft()
+
+    def commit(self, offsets: Offsets | None = None) -> None:
+        """Commit the positions of all partitions, or these offsets, and wait until it is done.
+
+        An offset is that of the next record to read. `CommitFailed` means that the group has
+        moved on: the records may have been given to another member.
+        """
+        if offsets is None and self._ahead:
+            offsets = {**self._do(self._engine.consuming.positions), **self._unread()}
+        self._call(self._engine.commit(offsets))
+
+    def committed(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What the group has committed for these (default: the assigned); missing ones are not
+        in the answer."""
+        return self._call(self._engine.committed(partitions))
+
+    def seek(self, partition: TopicPartition, start: int | OffsetSpec) -> None:
+        """Go on from another offset, end or time."""
+        self._give_back()
+        self._do(lambda: self._engine.fetching.seek(partition, start))
+
+    def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record to be returned."""
+        unread = self._unread().get(partition)
+        return self._call(self._engine.position(partition)) if unread is None else unread.offset
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return nothing from these until `resume`; the membership goes on."""
+        self._give_back()
+        self._do(lambda: self._set_paused(partitions, is_paused=True))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        self._do(lambda: self._set_paused(partitions, is_paused=False))
+
+    def high_watermark(self, partition: TopicPartition) -> int:
+        """The end of what may be read, as of the last fetch; -1 before the first."""
+        return self._do(lambda: self._engine.fetching.cursor(partition).high_watermark)
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """What is read now, as of the last poll."""
+        return self._do(lambda: sorted(self._engine.fetching.partitions))
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the group counts us in, as far as we know."""
+        return self._do(lambda: self._engine.membership.is_member)
+
+    @property
+    def member_id(self) -> str:
+        """What the group calls us; empty until it does."""
+        return self._do(lambda: self._engine.membership.identity.member_id)
+
+    def close(self) -> None:
+        """Commit if that is automatic, tell the listener, leave the group, end the thread."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._give_back()
+            self._leave("the consumer was closed")
+        finally:
+            self._call(self._stop())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    # -- telling the program, in its own thread
+
+    def _poll(self, timeout_ms: float, max_records: int) -> dict[TopicPartition, list[Record]]:
+        engine = self._engine
+        deadline_ms = self._do(engine.now_ms) + timeout_ms
+        while True:
+            outcome = self._call(self._step(deadline_ms, max_records))
+            if not isinstance(outcome, Notice):
+                return outcome
+            try:
+                self._tell(outcome)
+            finally:
+                self._do(partial(engine.acknowledge, outcome))
+
+    async def _step(
+        self, deadline_ms: float, max_records: int
+    ) -> dict[TopicPartition, list[Record]] | Notice:
+        engine = self._engine
+        engine.begin_poll()
+        try:
+            return await engine.step(deadline_ms, lambda: engine.fetching.take(max_records)) or {}
+        finally:
+            engine.end_poll()
+
+    def _leave(self, reason: str) -> None:
+        notice = self._call(self._engine.farewell())
+        try:
+            if notice is not None:
+                self._tell(notice)
+        finally:
+            self._call(self._engine.leave(reason))
+
+    def _tell(self, notice: Notice) -> None:
+        listener = self._listeners.get(notice.change)
+        if listener is not None:
+            listener(list(notice.partitions))
+
+    # -- records that iteration has taken ahead
+
+    def _unread(self) -> Mapping[TopicPartition, CommittedOffset]:
+        """Where each partition goes on that has records waiting here."""
+        first: dict[TopicPartition, CommittedOffset] = {}
+        for record in self._ahead:
+            where = TopicPartition(record.topic, record.partition)
+            first.setdefault(where, CommittedOffset(record.offset))
+        return first
+
+    def _give_back(self) -> None:
+        """Nothing is ahead any more: positions are where the program has read to."""
+        if not self._ahead:
+            return
+        unread = self._unread()
+        self._ahead.clear()
+        self._do(lambda: self._seek_back(unread))
+
+    def _seek_back(self, places: Mapping[TopicPartition, CommittedOffset]) -> None:
+        fetching = self._engine.fetching
+        for partition in set(places) & set(fetching.partitions):
+            fetching.seek(partition, places[partition].offset)
+
+    def _set_paused(self, partitions: Collection[TopicPartition], *, is_paused: bool) -> None:
+        for partition in partitions:
+            self._engine.fetching.cursor(partition).is_paused = is_paused
+
+    # -- the thread
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        if not self._thread.is_alive():
+            work.close()
+            raise ClientClosed("consumer")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            # An interrupted program must not leave the call running behind its back.
+            future.cancel()
+            raise
+
+    def _do(self, work: Callable[[], T]) -> T:
+        """Run something quick on the loop, which owns all state."""
+
+        async def run() -> T:
+            return work()
+
+        return self._call(run())
+
+    async def _stop(self) -> None:
+        await self._engine.close()
+        await self._client.close()
