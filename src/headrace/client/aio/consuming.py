@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Offsets = Mapping[TopicPartition, "int | CommittedOffset"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 # Committing before partitions go must not hold up the group for long.
 _LAST_COMMIT_MS = 5_000
 # What a round of finding places may meet while the group or the cluster is in motion.
@@ -229,7 +229,9 @@ class ConsumerEngine:
         except HeadraceError as error:
             self.membership.commit_refused(error)
             self._member.nudge()
-            _log.warning("automatic commit failed: group=%s: %s", self.settings.group_id, error)
+            logger.warning(
+                "automatic commit failed: group=%s error=%s", self.settings.group_id, error
+            )
         finally:
             self._committing = None
 

@@ -15,7 +15,7 @@ from headrace.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def leave(
@@ -40,7 +40,9 @@ def expire(group: ConsumerGroup, around: Circumstances) -> Decided[None]:
     draft = Draft(group, around)
     gone: list[Member] = []
     for member_id, kind in group.timers.expired(around.now_ms):
-        _LOG.info("group %s: member %s removed: %s", group.group_id, member_id, kind.value)
+        logger.info(
+            "member removed: group=%s member=%s reason=%s", group.group_id, member_id, kind.value
+        )
         gone.append(group.members[member_id])
     if not gone:
         return Decided(None)
