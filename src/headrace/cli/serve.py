@@ -7,13 +7,14 @@ import logging
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.options import parse_pairs
 from headrace.core.errors import InvalidConfig, StartupRefused
+from headrace.core.keys.logging import FORMATS, LEVELS
 from headrace.core.listeners import Endpoint, parse_endpoint
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOG_LEVELS = ("debug", "info", "warning", "error")
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -49,24 +49,35 @@ def serve(
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="One key; may be repeated."),
     ] = None,
-    log_level: Annotated[str, typer.Option(metavar="debug|info|warning|error")] = "info",
+    log_level: Annotated[
+        str | None,
+        typer.Option(
+            metavar="debug|info|warning|error",
+            help="From which level on to log (logging.level); info by default.",
+        ),
+    ] = None,
+    log_format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="text|json",
+            help="Log lines for people or for programs (logging.format); text by default.",
+        ),
+    ] = None,
 ) -> None:
     """Run a broker. Ctrl-C or SIGTERM stops it cleanly."""
     from headrace.node.config import load
+    from headrace.node.log_lines import configure
 
-    if log_level.lower() not in LOG_LEVELS:
-        raise typer.BadParameter(
-            f"{log_level!r} is not {', '.join(LOG_LEVELS)}", param_hint="--log-level"
-        )
-    logging.basicConfig(
-        level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
     overrides = parse_pairs(settings, "--set")
+    _take_choice(overrides, "logging.level", "--log-level", log_level, LEVELS)
+    _take_choice(overrides, "logging.format", "--log-format", log_format, FORMATS)
+    configure(["info"], log_format or "text")  # for what is found wrong while loading
     if data_dir is not None:
         overrides["log.dirs"] = data_dir
     if listen:
         overrides["listeners"] = ",".join(_listener(address) for address in listen)
     broker_config = load(config, overrides=overrides)
+    configure(broker_config.logging_level, broker_config.logging_format)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(broker_config))
 
@@ -96,6 +107,16 @@ async def _serve(config: "BrokerConfig") -> None:
     await stopping.wait()
     logger.info("stopping")
     await node.stop()
+
+
+def _take_choice(
+    overrides: dict[str, str], key: str, option: str, word: str | None, known: Sequence[str]
+) -> None:
+    """An option that stands for a key, and knows what may be chosen."""
+    if word is not None:
+        if word.lower() not in known:
+            raise typer.BadParameter(f"{word!r} is not {', '.join(known)}", param_hint=option)
+        overrides[key] = word.lower()
 
 
 def _listener(address: str) -> str:

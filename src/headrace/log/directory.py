@@ -54,10 +54,12 @@ class LogDirectory:
         lock: DirectoryLock,
         *,
         clean: bool,
+        is_new: bool,
     ) -> None:
         self.path = path
         self.identity = identity
         self.clean = clean
+        self.is_new = is_new
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._files = files
         self._clock = clock
@@ -104,7 +106,8 @@ class LogDirectory:
                 hint="the data directory must exist or be creatable, and be writable",
             ) from error
         try:
-            if not files.exists(f"{path}/{META_PROPERTIES}"):
+            is_new = not files.exists(f"{path}/{META_PROPERTIES}")
+            if is_new:
                 _require_no_data(files, path)
                 # So that a missing table can only mean that it was lost.
                 table = f"{path}/{RECOVERY_POINTS}"
@@ -113,7 +116,7 @@ class LogDirectory:
                 files, path, randomness, node_id=node_id, cluster_id=cluster_id
             )
             clean = _take_clean_marker(files, path)
-            return cls(files, path, clock, randomness, identity, lock, clean=clean)
+            return cls(files, path, clock, randomness, identity, lock, clean=clean, is_new=is_new)
         except OSError as error:
             lock.release()
             raise StartupRefused(
@@ -368,11 +371,23 @@ def _make_durable_directory(files: FileSystem, path: str) -> None:
 
 def _require_no_data(files: FileSystem, path: str) -> None:
     """A directory without an owner must be new: its first file is on disk before any other."""
-    held = [name for name in files.list_directory(path) if parse_partition(name) is not None]
+    names = files.list_directory(path)
+    held = [name for name in names if parse_partition(name) is not None]
     if held:
         raise StartupRefused(
             f"{path} holds partitions ({held[0]}) but no {META_PROPERTIES}",
             hint="restore the file from a backup; without it the directory's owner is unknown",
+        )
+    # What a start that was broken off leaves, and what is in every new file system.
+    foreign = sorted(
+        name for name in names if not name.startswith((LOCK, RECOVERY_POINTS, "lost+found"))
+    )
+    if foreign:
+        logger.warning(
+            "the data directory is not empty and not ours: path=%s first=%s names=%d",
+            path,
+            foreign[0],
+            len(foreign),
         )
 
 

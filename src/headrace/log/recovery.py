@@ -82,7 +82,9 @@ def open_segments(
             opened.intact = True
             return opened
         except CorruptBatch as error:
-            logger.warning("a cleanly closed log does not end well: %s", error)
+            logger.warning(
+                "a cleanly closed log does not end well: directory=%s error=%s", directory, error
+            )
             recovery_point = min(recovery_point or 0, opened.segments[-1].base_offset)
     _Recovery(files, directory, config, opened, recovery_point).run()
     return opened
@@ -111,7 +113,7 @@ def _sort_names(files: FileSystem, directory: str) -> tuple[list[Offset], list[O
     known = set(bases)
     for base, name in companions:
         if base not in known:
-            logger.warning("removing an index without data: path=%s/%s", directory, name)
+            logger.warning("removing an index without data: path=%s", f"{directory}/{name}")
             files.remove(f"{directory}/{name}")
     return sorted(bases), sorted(snapshots)
 

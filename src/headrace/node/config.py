@@ -76,8 +76,11 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
             # Without the prefix: all that begins with it would look alike.
             wanted = variable.removeprefix(PREFIX).lower().replace("_", ".")
             hint = suggestion(wanted, BROKER_KEYS)
-            known = f"; {hint}" if hint else ""
-            logger.warning("environment: %s names no configuration key, ignored%s", variable, known)
+            logger.warning(
+                "a variable names no configuration key and is ignored: variable=%s hint=%s",
+                variable,
+                hint or None,
+            )
             continue
         values[name] = text
     return values

@@ -100,6 +100,7 @@ class Node:
 
     async def _start(self) -> None:
         config = self._config
+        began = self.meters.now()
         directory = LogDirectory.open(
             self._files,
             config.data_directory,
@@ -134,6 +135,15 @@ class Node:
         # What a killed process left in the page cache counts only once it is on disk; were we
         # to serve before, the high watermark would be seen to fall.
         await group_commit.settle()
+        if not directory.clean and not directory.is_new:
+            logger.info(
+                "recovered after an unclean stop: path=%s partitions=%d records_checked=%d"
+                " duration_ms=%d",
+                directory.path,
+                len(replicas),
+                sum(log.log_end_offset - log.recovery_point for log in directory.logs.values()),
+                (self.meters.now() - began) * 1000,
+            )
         controller.subscribe(replicas.follow)
         auto_creation = AutoCreation(controller)
         self._on_stop.push_async_callback(auto_creation.close)
@@ -156,6 +166,9 @@ class Node:
 
         def follow_config(_: Image, __: Image, ___: Delta) -> None:
             services.config = replicas.config
+            self.meters.set_slow(replicas.config.request_log_slow_ms)
+
+        self.meters.set_slow(replicas.config.request_log_slow_ms)
 
         controller.subscribe(follow_config)
         cleaning = Cleaning(
@@ -248,7 +261,7 @@ class Node:
             async with asyncio.timeout(ANSWERS_SECONDS):
                 await self._finish_answers()
         except TimeoutError:
-            logger.warning("stopping with requests unanswered after %d s", ANSWERS_SECONDS)
+            logger.warning("stopping with requests unanswered: seconds=%d", ANSWERS_SECONDS)
         for listener in self._listeners:
             listener.close()
         await self._on_stop.aclose()

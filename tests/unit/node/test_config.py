@@ -74,7 +74,7 @@ def test_an_unknown_variable_is_a_warning_with_a_hint(caplog: pytest.LogCaptureF
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
     assert "HEADRACE_SERVICE_HOST" in caplog.text
     assert caplog.text.count("did you mean") == 1
-    assert "HEADRACE_LOG_RETNTION_MS names no configuration key" in caplog.text
+    assert "variable=HEADRACE_LOG_RETNTION_MS hint=did you mean log.retention.ms?" in caplog.text
     assert "did you mean log.retention.ms?" in caplog.text
 
 

@@ -98,7 +98,7 @@ def recover_swaps(files: FileSystem, directory: str, names: Sequence[str]) -> bo
         else:
             committed[_digits(name)] = None
     for digits in committed:
-        logger.warning("finishing a replacement: segment=%s/%s.log", directory, digits)
+        logger.warning("finishing a replacement: segment=%s", f"{directory}/{digits}{LOG}")
         # Without a `.log.swap` only an index has yet to take its name.
         if digits + LOG + SWAP in leftovers:
             _settle_commit(files, directory)
@@ -147,7 +147,7 @@ def _end_offset(files: FileSystem, directory: str, base_offset: int) -> int:
     except CorruptBatch as error:
         # It was synced before it was committed: the disk has spoilt it since. What lies behind
         # the damage is better kept from the old segments.
-        logger.warning("a committed segment is damaged: %s", error)
+        logger.warning("a committed segment is damaged: error=%s", error)
     finally:
         file.close()
     return end
