@@ -23,6 +23,7 @@ from tests.support.processes import (
 )
 
 HOST = "127.0.0.1"
+DOORS_SHUT = {"http.listener": "off"}
 KAFKA_START_SECONDS = 120
 HEADRACE_START_SECONDS = 30
 
@@ -176,7 +177,9 @@ class HeadraceProcess(BrokerProcess):
     kind = "Headrace"
 
     def _command(self) -> list[str]:
-        settings = (f"{name}={value}" for name, value in self.settings.items())
+        # Their ports are fixed, and brokers of tests are many: a test that wants a door names it.
+        wanted = {**DOORS_SHUT, **self.settings}
+        settings = (f"{name}={value}" for name, value in wanted.items())
         return [
             sys.executable,
             "-m",

@@ -19,6 +19,7 @@ from headrace.core.listeners import Endpoint, parse_endpoint
 
 if TYPE_CHECKING:
     from headrace.core.broker_configs import BrokerConfig
+    from headrace.node.node import Node
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,10 @@ def serve(
             metavar="[NAME://]HOST:PORT",
             help="Address to listen on, loopback by default; may be repeated.",
         ),
+    ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT|off", help="The HTTP door; 127.0.0.1:8080 by default."),
     ] = None,
     config: Annotated[
         str | None, typer.Option("--config", "-c", metavar="FILE", help="A TOML file of keys.")
@@ -74,6 +79,8 @@ def serve(
     configure(["info"], log_format or "text")  # for what is found wrong while loading
     if data_dir is not None:
         overrides["log.dirs"] = data_dir
+    if http is not None:
+        overrides["http.listener"] = http
     if listen:
         overrides["listeners"] = ",".join(_listener(address) for address in listen)
     broker_config = load(config, overrides=overrides)
@@ -104,9 +111,29 @@ async def _serve(config: "BrokerConfig") -> None:
         file=sys.stderr,
         flush=True,
     )
+    await _open_doors(node, config)
+    gc.collect()
+    gc.freeze()
     await stopping.wait()
     logger.info("stopping")
     await node.stop()
+
+
+async def _open_doors(node: "Node", config: "BrokerConfig") -> None:
+    """The doors beside Kafka's. One that nobody has asked for may stay shut."""
+    try:
+        await node.open_doors()
+    except OSError as error:
+        if "http.listener" in config.static:
+            await node.stop()
+            hint = "choose another address with --http, or none with --http off"
+            raise StartupRefused(f"cannot open the HTTP door: {error}", hint=hint) from error
+        logger.warning("the HTTP door stays shut: error=%s", error)
+        return
+    assert node.doors is not None
+    if node.doors.http is not None:
+        host, port = node.doors.http
+        print(f"headrace: http://{host}:{port}/docs", file=sys.stderr, flush=True)
 
 
 def _take_choice(

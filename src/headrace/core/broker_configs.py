@@ -24,6 +24,7 @@ from headrace.core.config_keys import (
 )
 from headrace.core.errors import ApiError, ErrorCode, InvalidConfig
 from headrace.core.keys.groups import GroupKeys
+from headrace.core.keys.http import HttpKeys
 from headrace.core.keys.logging import LoggingKeys
 from headrace.core.keys.records import RecordKeys
 from headrace.core.keys.server import ServerKeys
@@ -34,7 +35,7 @@ _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BrokerConfig(LoggingKeys, GroupKeys, StorageKeys, RecordKeys, ServerKeys):
+class BrokerConfig(LoggingKeys, HttpKeys, GroupKeys, StorageKeys, RecordKeys, ServerKeys):
     """Typed values of all broker keys; `from_static` and `with_dynamic` build it from text.
 
     The keys themselves are declared in `core/keys/`.

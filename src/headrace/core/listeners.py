@@ -44,6 +44,16 @@ def parse_endpoint(key: str, text: str) -> Endpoint:
     return Endpoint(match[1].upper(), match[2] or match[3], int(match[4]))
 
 
+def parse_door(key: str, text: str) -> tuple[str, int] | None:
+    """Host and port of a plain door (port 0: any free one), or None if it is to stay shut."""
+    if text.strip().lower() == "off":
+        return None
+    match = _ENDPOINT.fullmatch(f"door://{text.strip()}")
+    if match is None or int(match[4]) > 65535:
+        raise InvalidConfig(f"{key}: cannot read {text!r}, expected HOST:PORT, or off")
+    return match[2] or match[3], int(match[4])
+
+
 def parse_protocol_map(text: str) -> dict[str, str]:
     protocols = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):

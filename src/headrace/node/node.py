@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.context import Services
@@ -43,6 +44,9 @@ from headrace.node.network import Listening, listen
 from headrace.replication.group_commit import GroupCommit
 from headrace.replication.replicas import Replicas
 from headrace.security.authorizer import AllowAll, Authorizer
+
+if TYPE_CHECKING:
+    from headrace.node.doors import Doors
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +92,8 @@ class Node:
         self._dispatcher: Dispatcher | None = None
         self.addresses: dict[str, tuple[str, int]] = {}
         self.metrics: NodeMetrics | None = None
+        self._services: Services | None = None
+        self.doors: Doors | None = None
 
     async def start(self) -> None:
         """Serve when this returns; on an error the directory is let go of as it is."""
@@ -164,6 +170,8 @@ class Node:
             randomness=self._randomness,
         )
 
+        self._services = services
+
         def follow_config(_: Image, __: Image, ___: Delta) -> None:
             services.config = replicas.config
             self.meters.set_slow(replicas.config.request_log_slow_ms)
@@ -198,6 +206,15 @@ class Node:
         for listener in self._listeners:
             listener.open()
         groups.start()
+
+    async def open_doors(self) -> None:
+        """Open the doors beside Kafka's that the config names; after `start`."""
+        assert self._services is not None, "the node has not been started"
+        from headrace.node.doors import Doors
+
+        sources = () if self.metrics is None else (self.metrics,)
+        self.doors = Doors(self._config, self._services, sources)
+        await self.doors.open()
 
     async def _listen(self, dispatcher: Dispatcher) -> None:
         """Bind every listener; connections are served from `Listener.open` on."""
@@ -248,6 +265,8 @@ class Node:
 
     async def stop(self) -> None:
         """Answer what is under way, flush, and leave a clean directory behind."""
+        if self.doors is not None:
+            await self.doors.close()
         for listening in self._listening:
             listening.close()
         self._compactor.stop()
@@ -274,6 +293,8 @@ class Node:
 
     def kill(self) -> None:
         """Drop everything as a SIGKILL would: what is written stays, nothing else happens."""
+        if self.doors is not None:
+            self.doors.abort()
         for listening in self._listening:
             listening.close()
         for task in self._tasks:

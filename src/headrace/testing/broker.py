@@ -33,7 +33,7 @@ class Broker:
 
     Fast by default: nothing waits for the disk. `durable=True` is the production setting, where
     acks=all means on disk. `settings` are broker configs by Kafka's names. With `data_dir` the
-    data is kept there and outlives the broker.
+    data is kept there and outlives the broker. With `http` it also serves HTTP at `http_url`.
     """
 
     def __init__(
@@ -43,8 +43,11 @@ class Broker:
         data_dir: str | os.PathLike[str] | None = None,
         durable: bool = False,
         port: int | None = None,
+        http: bool = False,
     ) -> None:
         self._settings = _as_text(settings)
+        self._http = http
+        self._http_port: int | None = None
         self._durable = durable
         self._wanted_port = port
         self._port = port
@@ -66,6 +69,13 @@ class Broker:
         if self._port is None:
             raise RuntimeError("the broker has not been started: use `with Broker() as broker`")
         return self._port
+
+    @property
+    def http_url(self) -> str:
+        """`http://host:port` of the HTTP door, with `http=True`; the same over restarts."""
+        if self._http_port is None:
+            raise RuntimeError("there is no HTTP door: use `with Broker(http=True) as broker`")
+        return f"http://{HOST}:{self._http_port}"
 
     @property
     def data_dir(self) -> str:
@@ -104,6 +114,7 @@ class Broker:
                 shutil.rmtree(self._data_dir, ignore_errors=True)
             self._data_dir = None
             self._port = self._wanted_port
+            self._http_port = None
 
     def kill(self) -> None:
         """Drop everything as SIGKILL would; `start` or `restart` brings it back on its data."""
@@ -167,8 +178,10 @@ class Broker:
         from headrace.node.real_seams import RealClock, RealRandomness, ThreadExecutor
         from headrace.testing.unsynced_files import UnsyncedFileSystem
 
+        http_port = self._http_port or (free_port() if self._http else 0)
         config = BrokerConfig.from_static(
             {
+                "http.listener": f"{HOST}:{http_port}" if self._http else "off",
                 "log.flush.policy": "fsync" if self._durable else "os",
                 **self._settings,
                 "log.dirs": self.data_dir,
@@ -187,6 +200,8 @@ class Broker:
                 executor=executor,
             )
             thread.run(node.start(), START_SECONDS)
+            if self._http:
+                self._open_doors(thread, node)
         except BaseException:
             thread.close()
             executor.close()
@@ -194,6 +209,14 @@ class Broker:
             raise
         self._node, self._thread, self._executor, self._files = node, thread, executor, files
         self._port = port
+        self._http_port = http_port or None
+
+    def _open_doors(self, thread: LoopThread, node: "Node") -> None:
+        try:
+            thread.run(node.open_doors(), START_SECONDS)
+        except BaseException:
+            thread.call(node.kill, STOP_SECONDS)
+            raise
 
     def _stop_node(self) -> None:
         if self._node is None or self._thread is None:

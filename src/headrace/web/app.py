@@ -1,0 +1,41 @@
+"""The application: every noun's routes, the documents about them, and a guard in front."""
+
+from itertools import chain
+
+from starlette.routing import Route, Router
+
+from headrace.web.cluster import CLUSTER
+from headrace.web.consumers import CONSUMERS
+from headrace.web.door import Door
+from headrace.web.endpoint import Endpoint, send_error
+from headrace.web.errors import HttpError
+from headrace.web.guard import Guard
+from headrace.web.operations import Operation, Receive, Scope, Send
+from headrace.web.pages import PAGES
+from headrace.web.produce import RECORDS
+from headrace.web.read import READ
+from headrace.web.streams import STREAMS
+from headrace.web.topics import TOPICS
+
+# In the order in which a request is compared with them: the busiest first.
+OPERATIONS: tuple[Operation, ...] = tuple(
+    chain(RECORDS, READ, STREAMS, CONSUMERS, TOPICS, CLUSTER, PAGES)
+)
+
+
+def create_app(door: Door) -> Guard:
+    """An ASGI application over one door."""
+    by_path: dict[str, list[Operation]] = {}
+    for operation in OPERATIONS:
+        by_path.setdefault(operation.path, []).append(operation)
+    routes = [
+        Route(path, endpoint=Endpoint(door, operations)) for path, operations in by_path.items()
+    ]
+    # Starlette's router without its application around it: errors are answered by endpoints.
+    router = Router(routes=routes, redirect_slashes=False, default=_not_found)
+    return Guard(router, door.settings)
+
+
+async def _not_found(_scope: Scope, _receive: Receive, send: Send) -> None:
+    error = HttpError(404, "there is nothing at this path", hint="GET /docs shows what there is")
+    await send_error(send, error)

@@ -1,0 +1,412 @@
+"""Consumer instances over HTTP, as REST Proxy v2 has them."""
+
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from headrace.client.core.group_models import CommittedOffset
+from headrace.client.core.models import EARLIEST, LATEST, OffsetSpec
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.gateway import MemberSettings
+from headrace.web import media
+from headrace.web.door import while_connected
+from headrace.web.errors import (
+    ALREADY_SUBSCRIBED,
+    ILLEGAL_STATE,
+    INVALID_CONSUMER_CONFIG,
+    HttpError,
+)
+from headrace.web.instances import Instance, Records, new_name
+from headrace.web.operations import Call, Operations
+from headrace.web.record_formats import Offset, PartitionNumber, RecordOut, record_texts
+
+CONSUMERS = Operations("consumers")
+
+SLICE_RECORDS = 300
+_BASE = "/consumers/{group}/instances/{instance}"
+_MEDIA = {"json": media.KAFKA_JSON, "binary": media.KAFKA_BINARY, "text": media.JSON}
+_GIVES = media.RECORDS
+
+Flag = Literal["true", "false"] | bool
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=600_000)]
+
+
+class NewInstance(
+    msgspec.Struct,
+    forbid_unknown_fields=True,
+    rename={
+        "auto_offset_reset": "auto.offset.reset",
+        "auto_commit_enable": "auto.commit.enable",
+        "fetch_min_bytes": "fetch.min.bytes",
+        "consumer_request_timeout_ms": "consumer.request.timeout.ms",
+    },
+):
+    """A consumer instance to create. Numbers and flags may be strings, as in REST Proxy."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=249, pattern="^[^/]+$")] | None = (
+        None
+    )
+    format: str = "binary"
+    auto_offset_reset: str = "latest"
+    auto_commit_enable: Flag = True
+    fetch_min_bytes: int | str | None = None
+    consumer_request_timeout_ms: int | str | None = None
+
+
+class InstanceMade(msgspec.Struct):
+    """Its name, and the address of its routes."""
+
+    instance_id: str
+    base_uri: str
+
+
+class Subscription(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Topics by name, or by a pattern (RE2 syntax)."""
+
+    topics: list[str] = []
+    topic_pattern: str | None = None
+
+
+class SubscriptionOut(msgspec.Struct):
+    """What an instance is subscribed to."""
+
+    topics: list[str]
+    topic_pattern: str | None = None
+
+
+class PartitionName(msgspec.Struct, forbid_unknown_fields=True):
+    """One partition of one topic."""
+
+    topic: str
+    partition: PartitionNumber
+
+    def where(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+class Partitions(msgspec.Struct, forbid_unknown_fields=True):
+    """Some partitions."""
+
+    partitions: list[PartitionName]
+
+
+class PartitionOffset(msgspec.Struct, forbid_unknown_fields=True):
+    """An offset in a partition, perhaps with a remark."""
+
+    topic: str
+    partition: PartitionNumber
+    offset: Offset
+    metadata: str | None = None
+
+    def where(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+class Offsets(msgspec.Struct, forbid_unknown_fields=True):
+    """Offsets of some partitions."""
+
+    offsets: list[PartitionOffset]
+
+
+class RecordsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How long to wait for records, and how much to return."""
+
+    timeout: Milliseconds | None = None
+    max_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 * 1024 * 1024)] = 1024 * 1024
+
+
+class CommitQuery(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename={"async_": "async"}
+):
+    """REST Proxy knows `async`; the answer here always says that offsets are stored."""
+
+    async_: Flag = "false"
+
+
+@CONSUMERS.post(
+    "/consumers/{group}",
+    "Create a consumer instance in a group.",
+    body=NewInstance,
+    body_required=False,
+    answers=InstanceMade,
+    errors=(409, 422, 429, 503),
+)
+async def create_instance(call: Call) -> InstanceMade:
+    wanted: NewInstance = call.body or NewInstance()
+    group, name = call.path["group"], wanted.name or new_name()
+    instances = call.door.instances
+    instances.check_room(group, name)
+    settings = MemberSettings(
+        offset_reset=_choice("auto.offset.reset", wanted.auto_offset_reset, _RESETS)
+    )
+    records_media = _MEDIA[_choice("format", wanted.format, tuple(_MEDIA))]
+    _number("fetch.min.bytes", wanted.fetch_min_bytes, 1)
+    timeout_ms = _number("consumer.request.timeout.ms", wanted.consumer_request_timeout_ms, 1000)
+    member = await call.gateway.join(group, settings=settings)
+    auto_commit = wanted.auto_commit_enable in (True, "true")
+    instance = Instance(group, name, records_media, member, auto_commit=auto_commit)
+    instance.request_timeout_ms = min(timeout_ms, 600_000)
+    instances.add(instance)
+    host = (call.header(b"host") or b"").decode("latin-1")
+    path = f"/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
+    return InstanceMade(name, f"{call.scope['scheme']}://{host}{path}")
+
+
+@CONSUMERS.delete(_BASE, "Close a consumer instance.", status=204, errors=(404, 503))
+async def delete_instance(call: Call) -> None:
+    await call.door.instances.remove(call.path["group"], call.path["instance"])
+
+
+@CONSUMERS.post(
+    f"{_BASE}/subscription",
+    "Subscribe to topics; their partitions are shared with the group.",
+    body=Subscription,
+    status=204,
+    errors=(404, 409, 422, 503),
+)
+async def subscribe(call: Call) -> None:
+    wanted: Subscription = call.body
+    if bool(wanted.topics) == (wanted.topic_pattern is not None):
+        raise HttpError(ALREADY_SUBSCRIBED, "give topics or a topic_pattern, one of them")
+    instance = _instance(call)
+    async with instance.lock:
+        await instance.subscribe(wanted.topics, wanted.topic_pattern)
+
+
+@CONSUMERS.get(
+    f"{_BASE}/subscription",
+    "What an instance is subscribed to.",
+    answers=SubscriptionOut,
+    errors=(404,),
+)
+async def get_subscription(call: Call) -> SubscriptionOut:
+    instance = _instance(call)
+    return SubscriptionOut(list(instance.topics), instance.pattern)
+
+
+@CONSUMERS.delete(f"{_BASE}/subscription", "Unsubscribe.", status=204, errors=(404, 503))
+async def unsubscribe(call: Call) -> None:
+    instance = _instance(call)
+    async with instance.lock:
+        await instance.unsubscribe()
+
+
+@CONSUMERS.post(
+    f"{_BASE}/assignments",
+    "Assign partitions by hand, instead of a subscription.",
+    body=Partitions,
+    status=204,
+    errors=(404, 409, 422, 503),
+)
+async def assign(call: Call) -> None:
+    instance = _instance(call)
+    partitions = [each.where() for each in call.body.partitions]
+    async with instance.lock:
+        for where in partitions:
+            count = await call.gateway.partitions(where.topic)
+            if where.partition >= count:
+                raise HttpError(40402, f"{where.topic} has no partition {where.partition}")
+        await instance.assign(partitions)
+
+
+@CONSUMERS.get(
+    f"{_BASE}/assignments",
+    "The partitions that an instance reads now.",
+    answers=Partitions,
+    errors=(404,),
+)
+async def get_assignments(call: Call) -> Partitions:
+    return Partitions([PartitionName(*where) for where in _instance(call).member.assignment])
+
+
+@CONSUMERS.post(
+    f"{_BASE}/positions",
+    "Go on from other offsets.",
+    body=Offsets,
+    status=204,
+    errors=(404, 409, 422, 503),
+)
+async def seek(call: Call) -> None:
+    await _seek(call, {each.where(): each.offset for each in call.body.offsets})
+
+
+@CONSUMERS.post(
+    f"{_BASE}/positions/beginning",
+    "Go to the first records.",
+    body=Partitions,
+    status=204,
+    errors=(404, 409, 422, 503),
+)
+async def seek_to_beginning(call: Call) -> None:
+    await _seek(call, {each.where(): EARLIEST for each in call.body.partitions})
+
+
+@CONSUMERS.post(
+    f"{_BASE}/positions/end",
+    "Go behind the last records.",
+    body=Partitions,
+    status=204,
+    errors=(404, 409, 422, 503),
+)
+async def seek_to_end(call: Call) -> None:
+    await _seek(call, {each.where(): LATEST for each in call.body.partitions})
+
+
+@CONSUMERS.get(
+    f"{_BASE}/positions",
+    "The offsets of the next records.",
+    answers=Offsets,
+    errors=(404, 409, 503),
+)
+async def get_positions(call: Call) -> Offsets:
+    instance = _instance(call)
+    instance.check_reading()
+    async with instance.lock:
+        member = instance.member
+        found = [(where, await member.position(where)) for where in member.assignment]
+    return Offsets([PartitionOffset(*where, offset) for where, offset in found])
+
+
+@CONSUMERS.get(
+    f"{_BASE}/records",
+    "The next records of an instance; waits for the first. Reading again says that what was read "
+    "before is processed, which auto.commit.enable then commits.",
+    query=RecordsQuery,
+    answers=list[RecordOut],
+    produces=_GIVES,
+    errors=(404, 409, 416, 503),
+    is_raw=True,
+)
+async def read_records(call: Call) -> None:
+    instance = _instance(call)
+    instance.check_reading()
+    if call.header(b"accept") in (None, b"*/*"):
+        call.media = instance.media
+    query: RecordsQuery = call.query
+    wait_ms = instance.request_timeout_ms if query.timeout is None else query.timeout
+    async with instance.lock:
+        await instance.commit_delivered()
+        first = await while_connected(call, instance.poll(wait_ms, SLICE_RECORDS))
+        await _send_records(call, instance, first, query.max_bytes)
+    _instance(call)  # the time it was used counts from now
+
+
+@CONSUMERS.post(
+    f"{_BASE}/offsets",
+    "Commit that records are processed: the given ones and all before them, or all that were read.",
+    query=CommitQuery,
+    body=Offsets,
+    body_required=False,
+    status=204,
+    errors=(404, 409, 422, 503),
+)
+async def commit_offsets(call: Call) -> None:
+    instance = _instance(call)
+    wanted: Offsets | None = call.body
+    async with instance.lock:
+        if wanted is None or not wanted.offsets:
+            instance.check_reading()
+            await instance.member.commit()
+            return
+        # As REST Proxy has it, the offset is that of the last record processed.
+        await instance.member.commit(
+            {
+                each.where(): CommittedOffset(each.offset + 1, metadata=each.metadata or "")
+                for each in wanted.offsets
+            }
+        )
+
+
+@CONSUMERS.get(
+    f"{_BASE}/offsets",
+    "The offsets that the group has committed, for the given partitions or those of the instance.",
+    body=Partitions,
+    body_required=False,
+    answers=Offsets,
+    errors=(404, 409, 422, 503),
+)
+async def get_committed(call: Call) -> Offsets:
+    instance = _instance(call)
+    wanted: Partitions | None = call.body
+    partitions = None if wanted is None else [each.where() for each in wanted.partitions]
+    async with instance.lock:
+        found = await instance.member.committed(partitions)
+    return Offsets(
+        [
+            PartitionOffset(*where, committed.offset, committed.metadata)
+            for where, committed in sorted(found.items())
+        ]
+    )
+
+
+_RESETS = ("earliest", "latest", "none")
+
+
+def _choice(name: str, value: str, known: tuple[str, ...]) -> str:
+    if value in ("avro", "protobuf", "jsonschema"):
+        raise HttpError(
+            INVALID_CONSUMER_CONFIG,
+            f"{name} {value} needs a schema registry, which this broker has not",
+            hint="use json or binary",
+        )
+    if value not in known:
+        raise HttpError(
+            INVALID_CONSUMER_CONFIG, f"{name} {value[:40]!r} is not one of: {', '.join(known)}"
+        )
+    return value
+
+
+def _number(name: str, value: int | str | None, default: int) -> int:
+    if value is None or value == -1:
+        return default
+    text = str(value)
+    if not (text.isascii() and text.isdecimal()) or len(text) > 10:
+        raise HttpError(INVALID_CONSUMER_CONFIG, f"{name} {text[:40]!r} is not a number")
+    return int(text)
+
+
+def _instance(call: Call) -> Instance:
+    return call.door.instances.get(call.path["group"], call.path["instance"])
+
+
+async def _seek(call: Call, places: dict[TopicPartition, Any]) -> None:
+    instance = _instance(call)
+    instance.check_reading()
+    async with instance.lock:
+        ours = instance.member.assignment
+        for where in places:
+            if where not in ours:
+                raise HttpError(
+                    ILLEGAL_STATE,
+                    f"{where} is not assigned to this instance now",
+                    hint="GET \u2026/assignments lists what is; read once to join the group",
+                )
+        start: int | OffsetSpec
+        for where, start in places.items():
+            instance.member.seek(where, start)
+
+
+async def _send_records(call: Call, instance: Instance, found: Records, max_bytes: int) -> None:
+    """Write what was polled, and go on without waiting while there is more and room for it."""
+    formats = media.FORMATS[call.media]
+    headers = [(b"content-type", call.media.encode())]
+    await call.send({"type": "http.response.start", "status": 200, "headers": headers})
+    separator, left = b"[", max_bytes
+    while found:
+        for where, records in found.items():
+            async with call.door.turns:
+                texts = record_texts(where.topic, where.partition, records, formats)
+                piece = separator + b",".join(texts)
+            separator = b","
+            left -= sum(len(each.value or b"") + len(each.key or b"") for each in records)
+            await call.send({"type": "http.response.body", "body": piece, "more_body": True})
+        if left <= 0:
+            break
+        try:
+            found = await instance.poll(0, SLICE_RECORDS)
+        except HeadraceError:
+            break  # the next request meets it again, and can be told
+    end = b"[]" if separator == b"[" else b"]"
+    await call.send({"type": "http.response.body", "body": end})

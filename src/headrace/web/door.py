@@ -1,0 +1,130 @@
+"""What all requests of the HTTP door share: the gateway, the limits, and whose turn it is."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.web.bodies import ClientGone
+from headrace.web.door_metrics import DoorMetrics, RequestCounts
+from headrace.web.errors import TOO_MANY, HttpError
+from headrace.web.metrics import Source
+from headrace.web.settings import WebSettings
+
+if TYPE_CHECKING:
+    from headrace.gateway import Gateway
+    from headrace.web.operations import Call
+
+T = TypeVar("T")
+
+
+class Turns:
+    """One piece of work in each turn of the event loop, over all requests of the door.
+
+    Between two pieces the loop serves every other socket, so a Kafka request waits for at most
+    one piece however many HTTP requests there are. Pieces are small by construction: some
+    hundred records.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> None:
+        await self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        # Whoever is next is woken by the loop, after it has looked at its sockets.
+        self._lock.release()
+        await asyncio.sleep(0)
+
+
+class Streams:
+    """How many streams are open, within the limit of the door."""
+
+    __slots__ = ("_open", "_streams_max")
+
+    def __init__(self, streams_max: int) -> None:
+        self._open = 0
+        self._streams_max = streams_max
+
+    def __len__(self) -> int:
+        return self._open
+
+    def __enter__(self) -> None:
+        if self._open >= self._streams_max:
+            raise HttpError(
+                TOO_MANY,
+                f"{self._open} streams are open, more are not served at once",
+                hint="close one, or raise http.streams.max",
+            )
+        self._open += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._open -= 1
+
+
+class Door:
+    """The state behind the routes of one HTTP server."""
+
+    def __init__(
+        self,
+        gateway: "Gateway",
+        settings: WebSettings,
+        *,
+        is_ready: Callable[[], bool] = lambda: True,
+        sources: Sequence[Source] = (),
+    ) -> None:
+        from headrace.web.instances import Instances
+
+        self.gateway = gateway
+        self.settings = settings
+        self.is_ready = is_ready
+        self.counts = RequestCounts()
+        self.sources = (*sources, DoorMetrics(self))
+        self.is_stopping = False
+        self.watches: set[asyncio.Future[None]] = set()
+        """Ends of clients that something waits for; all of them end when the door closes."""
+        self.turns = Turns()
+        self.streams = Streams(settings.streams_max)
+        self.instances: Instances = Instances(settings)
+
+    def stop_waiting(self) -> None:
+        """End streams and long polls."""
+        self.is_stopping = True
+        for watch in list(self.watches):
+            watch.cancel()
+
+    async def close(self) -> None:
+        """Let consumers leave their groups."""
+        await self.instances.close()
+
+
+async def while_connected(call: "Call", work: Coroutine[Any, Any, T]) -> T:
+    """Do something that waits, unless the client goes away or the door closes meanwhile."""
+    task = asyncio.current_task()
+    assert task is not None
+    gone = asyncio.ensure_future(_gone(call))
+
+    def interrupt(_: object) -> None:
+        call.is_interrupted = True
+        task.cancel()
+
+    gone.add_done_callback(interrupt)
+    call.door.watches.add(gone)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not call.is_interrupted:
+            raise
+        task.uncancel()
+        raise ClientGone from None
+    finally:
+        call.door.watches.discard(gone)
+        gone.remove_done_callback(interrupt)
+        gone.cancel()
+
+
+async def _gone(call: "Call") -> None:
+    while (await call.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,49 @@
+"""What the HTTP door tells about itself in /metrics."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from headrace.core.metrics import Family, Metric, Sample
+
+if TYPE_CHECKING:
+    from headrace.web.door import Door
+
+REQUESTS: Final = Metric(
+    "headrace_http_requests_total",
+    "counter",
+    "Requests answered by the HTTP door; streams are counted when they begin.",
+    ("method", "path", "status"),
+)
+STREAMS: Final = Metric("headrace_http_streams", "gauge", "Open event streams.")
+INSTANCES: Final = Metric("headrace_http_consumer_instances", "gauge", "Consumer instances.")
+
+
+class RequestCounts:
+    """Answers by method, declared path and status."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str, int]] = Counter()
+
+    def add(self, method: str, path: str, status: int) -> None:
+        self._counts[method, path, status] += 1
+
+    def samples(self) -> Iterator[Sample]:
+        for (method, path, status), count in sorted(self._counts.items()):
+            yield (method, path, str(status)), count
+
+
+class DoorMetrics:
+    """A source for `metrics.render`."""
+
+    def __init__(self, door: "Door") -> None:
+        self._door = door
+
+    def collect(self) -> Iterable[Family]:
+        return (
+            Family(REQUESTS, self._door.counts.samples()),
+            STREAMS.of(((), len(self._door.streams))),
+            INSTANCES.of(((), len(self._door.instances))),
+        )

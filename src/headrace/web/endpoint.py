@@ -1,0 +1,140 @@
+"""From an ASGI request to a handler and back: the one place where errors become answers."""
+
+import asyncio
+import logging
+from collections.abc import MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from headrace.core.errors import HeadraceError
+from headrace.web import bodies, media
+from headrace.web.errors import HttpError, of_failure
+from headrace.web.operations import Call, Operation, Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from headrace.web.door import Door
+
+logger = logging.getLogger(__name__)
+
+_encode = msgspec.json.Encoder().encode
+_QUERY_FIELDS_MAX = 100
+
+
+class Endpoint:
+    """All operations of one path, as an ASGI application."""
+
+    def __init__(self, door: "Door", operations: Sequence[Operation]) -> None:
+        self._door = door
+        self._path = operations[0].path
+        self._by_method = {operation.method: operation for operation in operations}
+        if "GET" in self._by_method:
+            self._by_method.setdefault("HEAD", self._by_method["GET"])
+        self._decoders = {
+            operation.method: msgspec.json.Decoder(operation.body)
+            for operation in operations
+            if operation.body is not None
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = scope["method"]
+
+        async def counted(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                self._door.counts.add(method, self._path, message["status"])
+            await send(message)
+
+        call = Call(self._door, scope, receive, counted)
+        try:
+            operation = self._by_method.get(method)
+            if operation is None:
+                raise self._wrong_method(method)
+            call.media = media.answer_type(call.header(b"accept"), operation.produces)
+            call.query = read_query(scope["query_string"], operation.query)
+            if operation.is_raw:
+                await operation.handler(call)
+                return
+            if operation.body is not None:
+                call.body = await self._body(call, operation)
+            answer = await operation.handler(call)
+        except bodies.ClientGone:
+            return
+        except asyncio.CancelledError:
+            if call.is_interrupted:
+                return
+            raise
+        except HeadraceError as error:
+            await send_error(call.send, of_failure(error))
+            return
+        except Exception:
+            logger.exception("an HTTP request failed: method=%s path=%s", method, scope["path"])
+            hint = "this is a fault of the broker; its log says more"
+            await send_error(call.send, HttpError(500, "internal error", hint=hint))
+            return
+        await send_answer(call, operation.status, answer)
+
+    async def _body(self, call: Call, operation: Operation) -> Any:
+        body = await bodies.whole(call.receive, self._door.settings, call.header(b"content-length"))
+        if not body and not operation.body_required:
+            return None
+        media.content_type(call.header(b"content-type"), operation.consumes)
+        return bodies.decode(self._decoders[operation.method], body)
+
+    def _wrong_method(self, method: str) -> HttpError:
+        allowed = ", ".join(sorted(self._by_method))
+        return HttpError(
+            405,
+            f"{method[:20]} is not possible here",
+            hint=f"possible: {allowed}",
+            headers=((b"allow", allowed.encode()),),
+        )
+
+
+def read_query(text: bytes, kind: type[msgspec.Struct]) -> Any:
+    """The query of a URL as the type that a route declares."""
+    if not text:
+        pairs: dict[str, str] = {}
+    else:
+        try:
+            pairs = dict(
+                parse_qsl(
+                    text.decode("ascii"),
+                    keep_blank_values=True,
+                    errors="strict",
+                    max_num_fields=_QUERY_FIELDS_MAX,
+                )
+            )
+        except ValueError as error:  # not UTF-8, or too many
+            raise HttpError(400, f"the query cannot be read: {error}") from None
+    try:
+        return msgspec.convert(pairs, kind, strict=False)
+    except msgspec.ValidationError as error:
+        fields = ", ".join(field.encode_name for field in msgspec.structs.fields(kind))
+        hint = f"the query may have: {fields}" if fields else "this route takes no query"
+        raise HttpError(422, f"in the query: {error}", hint=hint) from None
+
+
+async def send_answer(call: Call, status: int, answer: Any) -> None:
+    """A whole answer: a value as JSON, bytes as they are, None as no content."""
+    if answer is None:
+        await send_bytes(call.send, 204 if status == 200 else status, b"", [])
+        return
+    body = answer if isinstance(answer, bytes) else _encode(answer)
+    headers = [(b"content-type", call.media.encode()), *call.answer_headers]
+    await send_bytes(call.send, status, body, headers)
+
+
+async def send_error(send: Send, error: HttpError) -> None:
+    """An error as JSON, whatever type was asked for."""
+    headers = [(b"content-type", b"application/json"), *error.headers]
+    await send_bytes(send, error.status, _encode(error.body()), headers)
+
+
+async def send_bytes(
+    send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]
+) -> None:
+    if status != 204:
+        headers.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

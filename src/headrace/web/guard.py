@@ -1,0 +1,102 @@
+"""Whom the door answers: this machine's own programs and pages, not pages from elsewhere.
+
+A page of any website can make a browser send requests to this machine. Three headers, which a
+page cannot forge, give it away: `Host` (a name of the website that was made to point here),
+`Origin` and `Sec-Fetch-Site`.
+"""
+
+import time
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import Any
+
+from headrace.web.endpoint import send_error
+from headrace.web.errors import HttpError
+from headrace.web.operations import Receive, Scope, Send
+from headrace.web.settings import WebSettings
+
+_HOSTS_HINT = "use localhost or the broker's address, or name the host in http.allowed.hosts"
+_ORIGINS_HINT = "only this door's own pages may call it; others by http.allowed.origins"
+
+
+class Guard:
+    """Wraps an application: refuses foreign hosts and origins before anything is done."""
+
+    def __init__(self, app: Any, settings: WebSettings) -> None:
+        self._app = app
+        self._settings = settings
+        self._hosts = {name.lower() for name in settings.allowed_hosts}
+        self._origins = {origin.lower() for origin in settings.allowed_origins}
+        # The same few headers come with every request.
+        self._is_own_host = lru_cache(256)(self._judge_host)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await send_error(send, refusal)
+            return
+        await self._app(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> HttpError | None:
+        hosts: list[bytes] = []
+        origin = site = mode = None
+        for name, value in scope["headers"]:
+            if name == b"host":
+                hosts.append(value)
+            elif name == b"origin":
+                origin = value
+            elif name == b"sec-fetch-site":
+                site = value
+            elif name == b"sec-fetch-mode":
+                mode = value
+        if len(hosts) != 1:
+            return HttpError(400, "exactly one Host header is needed")
+        server = scope.get("server") or ("", None)
+        if not self._is_own_host(hosts[0], server[0]):
+            told = hosts[0].decode("latin-1")[:200]
+            return HttpError(40302, f"the host {told!r} is not served here", hint=_HOSTS_HINT)
+        if origin is not None and not self._is_own_origin(origin, hosts[0], scope["scheme"]):
+            told = origin.decode("latin-1")[:200]
+            return HttpError(40303, f"the origin {told!r} is not served", hint=_ORIGINS_HINT)
+        if origin is None and site in (b"cross-site", b"same-site") and mode != b"navigate":
+            return HttpError(40303, "requests by foreign pages are not served", hint=_ORIGINS_HINT)
+        return None
+
+    def _judge_host(self, header: bytes, server: str) -> bool:
+        text = header.decode("latin-1").strip().lower()
+        host = text[: text.rfind("]") + 1] if text.startswith("[") else text.partition(":")[0]
+        host = host.strip("[]").rstrip(".")
+        if "*" in self._hosts or host in self._hosts or host == self._settings.host.lower():
+            return True
+        if host == "localhost" or host.endswith(".localhost"):
+            return True
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return False
+        return address.is_loopback or host == server
+
+    def _is_own_origin(self, origin: bytes, host: bytes, scheme: str) -> bool:
+        told = origin.decode("latin-1").lower()
+        own = f"{scheme}://{host.decode('latin-1').lower()}"
+        return told == own or told in self._origins or "*" in self._origins
+
+
+class DateHeader:
+    """The `Date` of answers, written anew only when a second has passed."""
+
+    __slots__ = ("_headers", "_second")
+
+    def __init__(self, headers: list[tuple[bytes, bytes]]) -> None:
+        self._headers = headers
+        self._second = 0
+
+    def refresh(self) -> None:
+        now = int(time.time())
+        if now != self._second:
+            from email.utils import formatdate
+
+            self._second = now
+            self._headers[:] = [(b"date", formatdate(now, usegmt=True).encode())]

@@ -1,0 +1,192 @@
+"""Consumer instances: consumers that live here between the requests of their HTTP clients.
+
+An instance has a name in its group. It either subscribes to topics, as a member of the group
+that shares partitions with the others, or is assigned partitions by its client. One that is not
+used for a while is closed, so that its partitions go to somebody else.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from uuid import uuid4
+
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import TopicPartition
+from headrace.gateway import Member
+from headrace.protocol.records.decode import Record
+from headrace.web.errors import (
+    ILLEGAL_STATE,
+    INSTANCE_EXISTS,
+    INSTANCE_NOT_FOUND,
+    TOO_MANY,
+    HttpError,
+)
+from headrace.web.settings import WebSettings
+
+logger = logging.getLogger(__name__)
+
+Records = dict[TopicPartition, list[Record]]
+_CHECKS_PER_TIMEOUT = 10
+
+
+class Instance:
+    """One consumer instance. Its requests are served one after the other."""
+
+    def __init__(
+        self, group: str, name: str, media: str, member: Member, *, auto_commit: bool
+    ) -> None:
+        self.group = group
+        self.name = name
+        self.media = media
+        """The content type of records, unless a request asks for another."""
+        self.member = member
+        self.request_timeout_ms = 1000
+        self.topics: tuple[str, ...] = ()
+        self.pattern: str | None = None
+        self.is_assigned = False
+        self.lock = asyncio.Lock()
+        self.last_used = asyncio.get_running_loop().time()
+        self._auto_commit = auto_commit
+        self._delivered = False
+
+    @property
+    def is_subscribed(self) -> bool:
+        return bool(self.topics) or self.pattern is not None
+
+    def check_reading(self) -> None:
+        """Refuse what makes sense only for somebody who reads."""
+        if not self.is_subscribed and not self.is_assigned:
+            raise HttpError(
+                ILLEGAL_STATE,
+                "this instance is neither subscribed nor assigned",
+                hint="POST topics to \u2026/subscription or partitions to \u2026/assignments first",
+            )
+
+    async def subscribe(self, topics: Sequence[str], pattern: str | None) -> None:
+        """Share these topics with the group's other members."""
+        if self.is_assigned:
+            raise HttpError(
+                ILLEGAL_STATE,
+                "this instance has partitions assigned by hand; it cannot subscribe as well",
+                hint="create another instance",
+            )
+        await self.commit_delivered()
+        await self.member.subscribe(topics, pattern=pattern)
+        self.topics, self.pattern = tuple(topics), pattern
+
+    async def unsubscribe(self) -> None:
+        """Give everything up; another subscription or assignment may follow."""
+        await self.commit_delivered()
+        await self.member.unsubscribe()
+        self.topics, self.pattern, self.is_assigned = (), None, False
+
+    async def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read exactly these, whatever the group's members do."""
+        if self.is_subscribed:
+            raise HttpError(
+                ILLEGAL_STATE,
+                "this instance is subscribed; it cannot be assigned partitions as well",
+                hint="DELETE \u2026/subscription first, or create another instance",
+            )
+        await self.commit_delivered()
+        await self.member.assign(partitions)
+        self.is_assigned = True
+
+    async def poll(self, timeout_ms: float, max_records: int) -> Records:
+        """The next records. What was handed out before counts as processed now."""
+        found = await self.member.poll(timeout_ms, max_records)
+        self._delivered = self._delivered or bool(found)
+        return found
+
+    async def commit_delivered(self) -> None:
+        """With auto.commit.enable: commit what was handed out so far."""
+        if self._auto_commit and self._delivered:
+            await self.member.commit()
+        self._delivered = False
+
+    async def close(self) -> None:
+        """Leave the group; its partitions go to the others at once."""
+        try:
+            await self.commit_delivered()
+        finally:
+            await self.member.leave()
+
+
+class Instances:
+    """All instances of a door, by group and name."""
+
+    def __init__(self, settings: WebSettings) -> None:
+        self._instances_max = settings.consumer_instances_max
+        self._idle_seconds = settings.consumer_instance_timeout_ms / 1000
+        self._by_name: dict[tuple[str, str], Instance] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def check_room(self, group: str, name: str) -> None:
+        """Refuse a name that is taken, and one instance more than are kept."""
+        if (group, name) in self._by_name:
+            raise HttpError(
+                INSTANCE_EXISTS,
+                f"{group} already has an instance {name}",
+                hint="choose another name or none, or DELETE the old instance",
+            )
+        if len(self._by_name) >= self._instances_max:
+            raise HttpError(
+                TOO_MANY,
+                f"{len(self._by_name)} consumer instances exist, more are not kept",
+                hint="DELETE those that are not used, or raise http.consumer.instances.max",
+            )
+
+    def add(self, instance: Instance) -> None:
+        self._by_name[instance.group, instance.name] = instance
+        if self._sweeper is None:
+            self._sweeper = asyncio.ensure_future(self._sweep())
+
+    def get(self, group: str, name: str) -> Instance:
+        instance = self._by_name.get((group, name))
+        if instance is None:
+            raise HttpError(
+                INSTANCE_NOT_FOUND,
+                f"{group} has no consumer instance {name}",
+                hint="it may have expired; POST to /consumers/{group} creates one",
+            )
+        instance.last_used = asyncio.get_running_loop().time()
+        return instance
+
+    async def remove(self, group: str, name: str) -> None:
+        """Forget an instance at once; its consumer leaves the group."""
+        instance = self.get(group, name)
+        del self._by_name[group, name]
+        async with instance.lock:
+            await instance.close()
+
+    async def close(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for group, name in list(self._by_name):
+            try:
+                await self.remove(group, name)
+            except HeadraceError as error:
+                logger.info("a consumer did not leave in order: group=%s error=%s", group, error)
+
+    async def _sweep(self) -> None:
+        """Close instances that nobody has used for long, for as long as there are any."""
+        while self._by_name:
+            await asyncio.sleep(self._idle_seconds / _CHECKS_PER_TIMEOUT)
+            now = asyncio.get_running_loop().time()
+            for (group, name), instance in list(self._by_name.items()):
+                if instance.lock.locked() or now - instance.last_used < self._idle_seconds:
+                    continue
+                logger.info("a consumer instance expired: group=%s member=%s", group, name)
+                try:
+                    await self.remove(group, name)
+                except HeadraceError as error:
+                    logger.info("it did not leave in order: group=%s error=%s", group, error)
+        self._sweeper = None
+
+
+def new_name() -> str:
+    """A name for an instance whose client chose none."""
+    return f"rest-consumer-{uuid4()}"

@@ -1,0 +1,97 @@
+"""What the door says about itself: health, metrics, the OpenAPI document and a page for people."""
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from headrace.web import media
+from headrace.web.errors import RETRY, HttpError
+from headrace.web.metrics import CONTENT_TYPE, render
+from headrace.web.operations import Call, Operations
+
+PAGES = Operations("about")
+
+_TYPES = {".html": media.HTML, ".js": "text/javascript; charset=utf-8", ".css": "text/css"}
+# Nothing is ever loaded from elsewhere, and no other page may frame this one.
+_STRICT = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    b"img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class Health(msgspec.Struct):
+    status: str
+
+
+@PAGES.get("/healthz", "Whether the process answers.", answers=Health)
+async def healthz(_: Call) -> Health:
+    return Health("ok")
+
+
+@PAGES.get("/readyz", "Whether requests can be served.", answers=Health, errors=(503,))
+async def readyz(call: Call) -> Health:
+    if not call.door.is_ready():
+        raise HttpError(RETRY, "starting or stopping", hint="ask again in a moment")
+    return Health("ready")
+
+
+@PAGES.get(
+    "/metrics",
+    "Metrics in Prometheus' text format.",
+    answers=str,
+    produces=(CONTENT_TYPE,),
+)
+async def metrics(call: Call) -> bytes:
+    return await render(call.door.sources)
+
+
+@PAGES.get("/openapi.json", "This document.", answers=dict[str, Any])
+async def openapi(_: Call) -> bytes:
+    return _document()
+
+
+@PAGES.get("/docs", "This API for people, to read and to try.", answers=str, produces=(media.HTML,))
+async def docs(call: Call) -> bytes:
+    return _asset(call, "docs.html")
+
+
+@PAGES.get(
+    "/docs/{asset}",
+    "A part of that page.",
+    answers=str,
+    produces=("text/javascript; charset=utf-8", "text/css"),
+    errors=(404,),
+)
+async def docs_asset(call: Call) -> bytes:
+    return _asset(call, call.path["asset"])
+
+
+@cache
+def _document() -> bytes:
+    from headrace.web.app import OPERATIONS
+    from headrace.web.openapi import document
+
+    return msgspec.json.encode(document(OPERATIONS))
+
+
+def _asset(call: Call, name: str) -> bytes:
+    content = _assets().get(name)
+    if content is None:
+        raise HttpError(404, f"this page has no part {name[:40]!r}")
+    call.media = _TYPES[name[name.rindex(".") :]]
+    call.answer_headers += [
+        (b"content-security-policy", _STRICT),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+    return content
+
+
+@cache
+def _assets() -> dict[str, bytes]:
+    """The page's files by name; only these can be asked for."""
+    folder = files("headrace.web") / "static"
+    return {
+        entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.name[-4:] != ".pyc"
+    }

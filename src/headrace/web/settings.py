@@ -1,0 +1,49 @@
+"""What the HTTP door may be told: its address, whom it answers and how much it holds."""
+
+from dataclasses import dataclass
+
+from headrace.core.keys.http import HttpKeys
+
+
+@dataclass(frozen=True, slots=True)
+class WebSettings:
+    """Limits are for the whole door, times for each connection or consumer instance.
+
+    `allowed_hosts` are names this door is reached by beside `localhost` and its own address;
+    `allowed_origins` are pages of other origins that may call it from a browser.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    body_bytes_max: int = 4 * 1024 * 1024
+    header_bytes_max: int = 32 * 1024
+    connections_max: int = 4096
+    streams_max: int = 2048
+    consumer_instances_max: int = 1000
+    consumer_instance_timeout_ms: int = 300_000
+    request_timeout_ms: int = 30_000
+    """How long a client may take to send its headers, or to send on in the middle of a body."""
+    idle_timeout_ms: int = 75_000
+    """How long a connection without a request is kept."""
+    stall_timeout_ms: int = 60_000
+    """How long a client may leave an answer unread, with the connection full."""
+    stream_ping_ms: int = 15_000
+    """How often a silent event stream says that it is alive."""
+
+
+def settings_of(config: HttpKeys, address: tuple[str, int]) -> WebSettings:
+    """What a broker's config says about its HTTP door."""
+    host, port = address
+    return WebSettings(
+        host=host,
+        port=port,
+        allowed_hosts=config.http_allowed_hosts,
+        allowed_origins=config.http_allowed_origins,
+        body_bytes_max=config.http_body_bytes_max,
+        connections_max=config.http_connections_max,
+        streams_max=config.http_streams_max,
+        consumer_instances_max=config.http_consumer_instances_max,
+        consumer_instance_timeout_ms=config.http_consumer_instance_timeout_ms,
+    )
