@@ -4,7 +4,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from headrace.client.core import admin_state, admin_topics
+from headrace.client.core import admin_groups, admin_state, admin_topics
+from headrace.client.core.group_lag import group_lags
+from headrace.client.core.group_models import (
+    CommittedOffset,
+    GroupDescription,
+    GroupListing,
+    PartitionLag,
+    committed_offsets,
+)
 from headrace.client.core.lookups import list_offsets
 from headrace.client.core.models import (
     ClusterDescription,
@@ -18,6 +26,7 @@ from headrace.client.core.models import (
     ProducerDescription,
     TopicDescription,
 )
+from headrace.client.core.offset_flows import fetch_offsets
 from headrace.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -25,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class AsyncAdmin:
-    """Topics, configs, records and what lies on disk; reached as `AsyncClient.admin`.
+    """Topics, configs, groups, records and what lies on disk; reached as `AsyncClient.admin`.
 
     Calls retry what may heal until `call_timeout_ms`, and raise the broker's error otherwise.
     """
@@ -128,3 +137,55 @@ class AsyncAdmin:
         return await self._client.run(
             admin_state.describe_producers(self._client.session, partitions)
         )
+
+    async def list_groups(
+        self, *, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> list[GroupListing]:
+        """Every group, by name; only those in these states, or of these types, if given."""
+        return await self._client.run(admin_groups.list_groups(self._client.session, states, types))
+
+    async def describe_groups(self, groups: Collection[str]) -> dict[str, GroupDescription]:
+        """State, assignor and members of groups of either protocol."""
+        return await self._client.run(admin_groups.describe_groups(self._client.session, groups))
+
+    async def delete_groups(self, groups: Collection[str]) -> None:
+        """Delete groups with their offsets; one with members is refused, the others go."""
+        await self._client.run(admin_groups.delete_groups(self._client.session, groups))
+
+    async def committed_offsets(
+        self, group: str, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What a group has committed for these partitions (None: all), where it has."""
+        return await self._client.run(fetch_offsets(self._client.session, group, partitions))
+
+    async def alter_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]
+    ) -> None:
+        """Set a group's offsets; refused while it has members. A new group comes to be."""
+        await self._client.run(
+            admin_groups.alter_offsets(self._client.session, group, committed_offsets(offsets))
+        )
+
+    async def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> None:
+        """Forget a group's offsets of topics that no member is subscribed to."""
+        await self._client.run(admin_groups.delete_offsets(self._client.session, group, partitions))
+
+    async def remove_members(
+        self, group: str, *, instance_ids: Collection[str] = (), member_ids: Collection[str] = ()
+    ) -> None:
+        """Put members out of a group, static ones by instance id; live ones will join again."""
+        await self._client.run(
+            admin_groups.remove_members(
+                self._client.session, group, instance_ids=instance_ids, member_ids=member_ids
+            )
+        )
+
+    async def group_lag(self, group: str) -> list[PartitionLag]:
+        """How far a group is behind, and who reads, by partition."""
+        return (await self.group_lags([group]))[group]
+
+    async def group_lags(
+        self, groups: Collection[str], *, members: bool = True
+    ) -> dict[str, list[PartitionLag]]:
+        """The lag of several groups in few requests; `members=False` leaves out who reads."""
+        return await self._client.run(group_lags(self._client.session, groups, members=members))

@@ -15,7 +15,12 @@ from headrace.client.aio.membership import MembershipTask
 from headrace.client.core.consumer_settings import ConsumerSettings
 from headrace.client.core.consuming import Consuming
 from headrace.client.core.failures import CallTimedOut, ClientClosed, CommitFailed
-from headrace.client.core.group_models import NOBODY, CommittedOffset, GroupIdentity
+from headrace.client.core.group_models import (
+    NOBODY,
+    CommittedOffset,
+    GroupIdentity,
+    committed_offsets,
+)
 from headrace.client.core.lookups import MissingTopic
 from headrace.client.core.membership import Change, Notice, Subscription
 from headrace.client.core.memberships import make_membership
@@ -193,13 +198,7 @@ class ConsumerEngine:
     async def commit(self, offsets: Offsets | None, timeout_ms: float | None = None) -> None:
         """Commit these offsets, or the positions of everything assigned."""
         self._check_open()
-        if offsets is None:
-            wanted = self.consuming.positions()
-        else:
-            wanted = {
-                TopicPartition(*where): CommittedOffset(place) if isinstance(place, int) else place
-                for where, place in offsets.items()
-            }
+        wanted = self.consuming.positions() if offsets is None else committed_offsets(offsets)
         while self._committing is not None:
             # An older position must not overtake this one.
             await asyncio.wait([self._committing])

@@ -3,11 +3,21 @@
 Who it was last time is remembered until it says it is not, or cannot be reached.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 from headrace.client.core.cluster import BrokerAddress
 from headrace.client.core.failures import BrokerUnreachable, RequestTimedOut, error_for
-from headrace.client.core.flows import SHARED_CHANNEL, Ask, Flow, R, Session, ask_any
+from headrace.client.core.flows import (
+    SHARED_CHANNEL,
+    Ask,
+    AskMany,
+    Flow,
+    R,
+    Session,
+    ask_any,
+    retrying,
+)
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import NodeId
 from headrace.protocol.message import Message
@@ -17,6 +27,7 @@ from headrace.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
+V = TypeVar("V")
 MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
@@ -81,3 +92,38 @@ def note_failure(session: Session, group: str, error: HeadraceError) -> None:
     """Look anew after an error, too: a broker that does not answer may have lost the group."""
     if isinstance(error, (BrokerUnreachable, RequestTimedOut)) or error.code in MOVED:
         session.coordinators.pop(group, None)
+
+
+def per_group(
+    session: Session,
+    groups: Collection[str],
+    make_ask: Callable[[NodeId, Sequence[str]], Ask],
+    read: Callable[[Message], Mapping[str, V | HeadraceError]],
+) -> Flow[dict[str, V]]:
+    """Ask every coordinator about its groups; retry only those that failed and may yet succeed."""
+    done: dict[str, V] = {}
+
+    def attempt() -> Flow[dict[str, V]]:
+        missing = [group for group in dict.fromkeys(groups) if group not in done]
+        nodes = yield from find_coordinators(session, missing)
+        by_node: dict[NodeId, list[str]] = {}
+        for group, node in nodes.items():
+            by_node.setdefault(node, []).append(group)
+        asks = [make_ask(node, each) for node, each in by_node.items()]
+        answers: list[Message | HeadraceError] = yield AskMany(asks)
+        failures: list[HeadraceError] = []
+        for answer, asked in zip(answers, by_node.values(), strict=True):
+            outcomes: Mapping[str, V | HeadraceError] = (
+                dict.fromkeys(asked, answer) if isinstance(answer, HeadraceError) else read(answer)
+            )
+            for group, outcome in outcomes.items():
+                if isinstance(outcome, HeadraceError):
+                    note_failure(session, group, outcome)
+                    failures.append(outcome)
+                else:
+                    done[group] = outcome
+        if failures:
+            raise min(failures, key=lambda each: each.retriable)  # what will not heal goes first
+        return done
+
+    return (yield from retrying(session, attempt))

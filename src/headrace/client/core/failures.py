@@ -15,7 +15,8 @@
           NoOffset               nothing committed, and offset_reset is "none"
           BadFrame               the other side does not speak this protocol
 
-Errors that a broker reports are `ApiError`s with the broker's own code.
+Errors that a broker reports are `ApiError`s with the broker's own code; `GroupInUse` is the one
+that says in plain words why the offsets of a group stay where they are.
 """
 
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
@@ -110,6 +111,12 @@ class ClientClosed(ClientError):
 
     def __init__(self, what: str = "client") -> None:
         super().__init__(f"this {what} is closed; open a new one")
+
+
+class GroupInUse(ApiError):
+    """Members are reading: their offsets are theirs to move."""
+
+    default_hint = "stop the members first; `headrace group describe` shows who they are"
 
 
 def raise_for(code: int, message: str | None, what: str) -> None:

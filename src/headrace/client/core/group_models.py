@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from headrace.core.ids import TopicPartition
 
-NOTHING_COMMITTED = -1
-
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
@@ -15,6 +13,18 @@ class CommittedOffset:
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
+
+
+def committed_offsets(
+    offsets: Mapping[TopicPartition, int | CommittedOffset],
+) -> dict[TopicPartition, CommittedOffset]:
+    """Accept plain numbers wherever offsets to commit are asked for."""
+    return {
+        TopicPartition(*where): place
+        if isinstance(place, CommittedOffset)
+        else CommittedOffset(place)
+        for where, place in offsets.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
 """Committing a group's offsets and reading them back."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
-from headrace.client.core.coordinators import ask_coordinator, note_code
+from headrace.client.core.coordinators import ask_coordinator, note_code, per_group
 from headrace.client.core.failures import error_for
-from headrace.client.core.flows import Flow, Session, retrying
+from headrace.client.core.flows import Ask, Flow, Session, retrying
 from headrace.client.core.group_models import NOBODY, CommittedOffset, GroupIdentity
 from headrace.core.errors import ErrorCode, HeadraceError
-from headrace.core.ids import TopicPartition
+from headrace.core.ids import NodeId, TopicPartition
+from headrace.protocol.message import Message
 from headrace.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -89,9 +90,43 @@ def fetch_offsets(
             version_min=_FIRST_VERSION_OF_MANY,
             version_max=_LAST_VERSION_BY_NAME,
         )
-        return read_offsets(session, response.groups[0])
+        return _read_offsets(session, response.groups[0])
 
     return (yield from retrying(session, attempt, timeout_ms=timeout_ms))
+
+
+def fetch_all_offsets(
+    session: Session, groups: Collection[str]
+) -> Flow[dict[str, dict[TopicPartition, CommittedOffset]]]:
+    """Everything that several groups have committed, in one request per coordinator."""
+
+    def make_ask(node: NodeId, asked: Sequence[str]) -> Ask:
+        request = OffsetFetchRequest(
+            groups=[_group_request(group, None, NOBODY) for group in asked], require_stable=False
+        )
+        limit = session.settings.request_timeout_ms
+        return Ask(
+            node,
+            request,
+            OffsetFetchResponse,
+            limit,
+            version_min=_FIRST_VERSION_OF_MANY,
+            version_max=_LAST_VERSION_BY_NAME,
+        )
+
+    def read(
+        answer: Message,
+    ) -> dict[str, dict[TopicPartition, CommittedOffset] | HeadraceError]:
+        assert isinstance(answer, OffsetFetchResponse)
+        found: dict[str, dict[TopicPartition, CommittedOffset] | HeadraceError] = {}
+        for group in answer.groups:
+            try:
+                found[group.group_id] = _read_offsets(session, group)
+            except HeadraceError as error:
+                found[group.group_id] = error
+        return found
+
+    return (yield from per_group(session, groups, make_ask, read))
 
 
 def _group_request(
@@ -113,7 +148,7 @@ def _group_request(
     )
 
 
-def read_offsets(
+def _read_offsets(
     session: Session, answer: OffsetFetchResponseGroup
 ) -> dict[TopicPartition, CommittedOffset]:
     """One group's part of an answer; raises its error, or that of a partition."""
