@@ -6,7 +6,7 @@ from types import TracebackType
 
 from headrace.client.aio.admin import AsyncAdmin
 from headrace.client.aio.client import AsyncClient
-from headrace.client.core.group_models import CommittedOffset
+from headrace.client.core.group_models import CommittedOffset, PartitionLag
 from headrace.client.core.models import OffsetSpec
 from headrace.core.ids import TopicPartition
 from headrace.gateway.group_offsets import GroupOffsets
@@ -139,6 +139,10 @@ class Gateway:
     ) -> dict[TopicPartition, int]:
         """Move a group without members to offsets, ends or times; returns the offsets chosen."""
         return await self._group_offsets.reset(group, places)
+
+    async def lag(self, group: str) -> list[PartitionLag]:
+        """How far behind a group is, partition by partition."""
+        return list(await self.admin.group_lag(group))
 
     async def close(self) -> None:
         """Close the client with everything made from it."""

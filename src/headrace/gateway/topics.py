@@ -70,5 +70,6 @@ def _missing(code: ErrorCode, topic: str) -> Exception:
         )
     error = topic_error(code, topic, may_appear=False)
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        error.hint = "create the topic first"
+        error.message = f"topic {topic!r} does not exist"
+        error.hint = "create it first"
     return error

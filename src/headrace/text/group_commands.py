@@ -1,0 +1,94 @@
+"""COMMIT, OFFSETS, RESET and GROUPS."""
+
+from typing import Final
+
+from headrace.client.core.models import OffsetSpec
+from headrace.core.ids import TopicPartition
+from headrace.gateway import Gateway
+from headrace.text import options, replies
+from headrace.text.membership import Membership
+from headrace.text.places import GroupPlace, read_place
+from headrace.text.words import BadLine, Words
+
+COMMIT_USAGE: Final = "COMMIT <group> <topic> <partition> <offset>"
+OFFSETS_USAGE: Final = "OFFSETS <group> [<topic>]"
+RESET_USAGE: Final = "RESET <group> <topic> [PARTITION n] TO <place>"
+
+
+async def commit(gateway: Gateway, membership: Membership, words: Words) -> bytes:
+    """The next offset that the group will read; from a member or from outside."""
+    group = options.name(words, COMMIT_USAGE)
+    topic = options.name(words, COMMIT_USAGE)
+    where = TopicPartition(topic, options.number(words, COMMIT_USAGE, highest=2**31 - 1))
+    offset = options.number(words, COMMIT_USAGE)
+    options.no_more(words, COMMIT_USAGE)
+    if membership.group == group:
+        await membership.commit(where, offset)
+    else:
+        await gateway.commit(group, {where: offset})
+    return replies.ok()
+
+
+async def offsets(gateway: Gateway, words: Words) -> bytes:
+    """What the group has committed and how far behind it is."""
+    group = options.name(words, OFFSETS_USAGE)
+    topic = words.next()
+    options.no_more(words, OFFSETS_USAGE)
+    found = [
+        lag
+        for lag in await gateway.lag(group)
+        if topic is None or lag.partition.topic == topic.decode(errors="replace")
+    ]
+    lines = [
+        f"OFFSET {lag.partition.topic} {lag.partition.partition} committed={_known(lag.committed)}"
+        f" end={_known(lag.end)} lag={_known(lag.lag)}\n".encode()
+        for lag in found
+    ]
+    return b"".join(lines) + replies.ok(count=len(found))
+
+
+def _known(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+async def reset(gateway: Gateway, words: Words, now_ms: int) -> bytes:
+    """Move a group that nobody reads in to another place."""
+    group = options.name(words, RESET_USAGE)
+    topic = options.name(words, RESET_USAGE)
+    partition: int | None = None
+    word = options.option(words)
+    if word == "PARTITION":
+        partition = options.number(words, RESET_USAGE, highest=2**31 - 1)
+        word = options.option(words)
+    if word != "TO":
+        raise BadLine(f"write {RESET_USAGE}")
+    place = read_place(words, now_ms)
+    options.no_more(words, RESET_USAGE)
+    count = await gateway.partitions(topic)
+    numbers = range(count) if partition is None else [partition]
+    wanted = [TopicPartition(topic, number) for number in numbers]
+    places: dict[TopicPartition, int | OffsetSpec] = {}
+    if isinstance(place, GroupPlace):
+        for where, committed in (await gateway.offsets(place.group, wanted)).items():
+            places[where] = committed.offset
+    elif isinstance(place, int) and len(wanted) > 1:
+        raise BadLine(f"an offset is one of a partition: add PARTITION 0 to {count - 1}")
+    else:
+        places = dict.fromkeys(wanted, place)
+    chosen = await gateway.reset(group, places)
+    lines = [
+        f"OFFSET {where.topic} {where.partition} committed={offset}\n".encode()
+        for where, offset in chosen.items()
+    ]
+    return b"".join(lines) + replies.ok(count=len(chosen))
+
+
+async def groups(gateway: Gateway, words: Words) -> bytes:
+    """Every group with its state and protocol."""
+    options.no_more(words, "GROUPS")
+    found = await gateway.admin.list_groups()
+    lines = [
+        f"GROUP {group.group_id} state={group.state} type={group.group_type}\n".encode()
+        for group in found
+    ]
+    return b"".join(lines) + replies.ok(count=len(found))

@@ -1,0 +1,122 @@
+"""JOIN, POLL and LEAVE: a connection as a member of a group.
+
+What a POLL returned is committed by the next POLL, or by LEAVE. A client that hangs up in
+between leaves the group, and what it was given last goes to the others.
+"""
+
+from typing import Final
+
+from headrace.client.core.failures import CommitFailed
+from headrace.core.errors import ApiError, ErrorCode
+from headrace.core.ids import TopicPartition
+from headrace.gateway import Gateway, Member
+from headrace.text import options, replies
+from headrace.text.output import Output
+from headrace.text.words import BadLine, Words
+
+JOIN_USAGE: Final = "JOIN <group> <topic> [<topic> ...]"
+POLL_USAGE: Final = "POLL [LIMIT n] [WAIT milliseconds] [TIMES]"
+# How long JOIN waits for the first partitions; a group in motion may take longer.
+_FIRST_MS: Final = 5_000
+_LIMIT: Final = 100
+_LIMIT_MAX: Final = 10_000
+_WAIT_MS: Final = 1_000
+_WAIT_MS_MAX: Final = 60_000
+_TOPICS_MAX: Final = 100
+
+
+class Membership:
+    """The group of one connection, if it has one."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self.group: str | None = None
+        self._member: Member | None = None
+        # Handed out by the last POLL: what the next one commits.
+        self._given: dict[TopicPartition, int] = {}
+        self._told: list[TopicPartition] = []
+
+    async def join(self, words: Words) -> bytes:
+        group = options.name(words, JOIN_USAGE)
+        topics = [options.name(words, JOIN_USAGE)]
+        while (word := words.next()) is not None:
+            topics.append(word.decode(errors="replace"))
+        if len(topics) > _TOPICS_MAX:
+            raise BadLine(f"a member reads at most {_TOPICS_MAX} topics")
+        if self._member is not None:
+            raise BadLine(f"this connection is in group {self.group!r}; LEAVE first")
+        for topic in topics:
+            await self._gateway.partitions(topic, create=True)
+        self._member = await self._gateway.join(group, topics)
+        self.group = group
+        try:
+            await self._member.wait_for_change(_FIRST_MS)
+            # Raises what the group refuses.
+            await self._member.poll(0, 0)
+        except BaseException:
+            await self.end()
+            raise
+        self._told = self._member.assignment
+        return replies.ok(partitions=replies.partitions(self._told))
+
+    async def poll(self, words: Words, out: Output) -> bytes:
+        limit, wait_ms, times = _LIMIT, _WAIT_MS, False
+        while (option := options.option(words)) is not None:
+            match option:
+                case "LIMIT":
+                    limit = options.number(words, "LIMIT <messages>", highest=_LIMIT_MAX)
+                case "WAIT":
+                    wait_ms = options.number(words, "WAIT <ms>", highest=_WAIT_MS_MAX)
+                case "TIMES":
+                    times = True
+                case _:
+                    raise BadLine(f"{option[:50]!r} is not understood; write {POLL_USAGE}")
+        member = self._joined()
+        await self._commit_given(member)
+        found = await member.poll(wait_ms, limit)
+        if member.assignment != self._told:
+            self._told = member.assignment
+            await out.send(b"ASSIGNED %b\n" % replies.partitions(self._told).encode())
+        count = 0
+        for where, records in found.items():
+            self._given[where] = records[-1].offset + 1
+            count += len(records)
+            await out.send(replies.messages(where, records, times=times))
+        return replies.ok(count=count)
+
+    async def commit(self, where: TopicPartition, offset: int) -> None:
+        """A COMMIT for the group that this connection is in."""
+        await self._joined().commit({where: offset})
+        self._given.pop(where, None)
+
+    async def leave(self) -> bytes:
+        member = self._joined()
+        await self._commit_given(member)
+        await self.end()
+        return replies.ok()
+
+    async def end(self) -> None:
+        """Leave without a word; also when the client has gone."""
+        member, self._member, self.group = self._member, None, None
+        self._given.clear()
+        if member is not None:
+            await member.leave()
+
+    async def _commit_given(self, member: Member) -> None:
+        ours = set(member.assignment)
+        # What has gone to another member is no longer ours to move.
+        offsets = {where: offset for where, offset in self._given.items() if where in ours}
+        self._given.clear()
+        if offsets:
+            try:
+                await member.commit(offsets)
+            except CommitFailed:
+                # The group has moved on: these messages are given out once more.
+                return
+
+    def _joined(self) -> Member:
+        if self._member is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"this connection is in no group; {JOIN_USAGE} first"
+            )
+        return self._member

@@ -1,0 +1,100 @@
+"""The text door's address: who is connected, how many may be, and who has fallen silent."""
+
+import asyncio
+import logging
+
+from headrace.gateway import Gateway
+from headrace.text import replies
+from headrace.text.connection import TextConnection
+from headrace.text.settings import TextSettings
+
+logger = logging.getLogger(__name__)
+
+__all__ = ["TextServer", "TextSettings", "serve"]
+
+# Silent clients are looked for this often per time that they may be silent.
+_CHECKS = 4
+_CLOSE_SECONDS = 5
+
+
+class TextServer:
+    """The door while it is open; made by `serve`."""
+
+    def __init__(self, gateway: Gateway, settings: TextSettings) -> None:
+        self.gateway = gateway
+        self.settings = settings
+        self.host = settings.host
+        self.port = settings.port
+        self._connections: dict[TextConnection, None] = {}
+        # Sessions of clients that have gone: members take a moment to leave their groups.
+        self._endings: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
+
+    async def open(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: TextConnection(self), self.settings.host, self.settings.port
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._watching = loop.create_task(self._watch())
+
+    async def close(self) -> None:
+        """Stop listening, let go of every client; members leave their groups."""
+        if self._server is not None:
+            self._server.close()
+        if self._watching is not None:
+            self._watching.cancel()
+        for connection in list(self._connections):
+            connection.abort()
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                while self._connections or self._endings:
+                    await asyncio.sleep(0)
+                    if self._endings:
+                        await asyncio.wait(self._endings)
+        except TimeoutError:
+            logger.warning("closing with clients still connected: door=text")
+
+    def admit(self, connection: TextConnection) -> bytes | None:
+        """Count a client in; else the line that it is told."""
+        limit = self.settings.connections_max
+        if len(self._connections) >= limit:
+            logger.warning("refused a connection: door=text client=%s", connection.client)
+            return replies.refused(
+                "TOO_MANY_CONNECTIONS", f"{limit} clients are connected; try again later"
+            )
+        connection.silent_since = asyncio.get_running_loop().time()
+        self._connections[connection] = None
+        return None
+
+    def forget(self, connection: TextConnection, ending: "asyncio.Task[None]") -> None:
+        """A client has gone; what it began comes to its end in `ending`."""
+        self._connections.pop(connection, None)
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+
+    async def _watch(self) -> None:
+        """Close clients that neither ask nor read for too long."""
+        loop = asyncio.get_running_loop()
+        limit = self.settings.idle_seconds
+        while True:
+            await asyncio.sleep(limit / _CHECKS)
+            now = loop.time()
+            for connection in list(self._connections):
+                if connection.is_alive or connection.is_busy:
+                    connection.is_alive = False
+                    connection.silent_since = now
+                elif now - connection.silent_since >= limit:
+                    connection.abort()
+
+
+async def serve(gateway: Gateway, settings: TextSettings) -> TextServer:
+    """Open the door; it serves when this returns."""
+    server = TextServer(gateway, settings)
+    await server.open()
+    return server
