@@ -6,7 +6,7 @@ what leaves no trace is counted as it happens, see `core/metrics.py`.
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import headrace
 from headrace.broker.listener import Listener
@@ -141,11 +141,28 @@ DUTIES_FAILED: Final = Metric(
     "counter",
     "Checkpoints, retentions and other duties that failed and will be tried again.",
 )
+REBALANCES: Final = Metric(
+    "headrace_group_rebalances_total", "counter", "Generations of classic groups completed."
+)
+COMMITS: Final = Metric(
+    "headrace_group_offset_commits_total", "counter", "Offsets of partitions committed by groups."
+)
+EXPIRED_OFFSETS: Final = Metric(
+    "headrace_group_offsets_expired_total", "counter", "Committed offsets removed for their age."
+)
 LOOP_LAG: Final = Metric(
     "headrace_event_loop_lag_seconds",
     "histogram",
     "How much later than asked the event loop woke up; sampled twice a second.",
 )
+
+
+class GroupCounts(Protocol):
+    """What the group coordinator counts."""
+
+    commits: int
+    rebalances: int
+    expired_offsets: int
 
 
 class NodeMetrics:
@@ -158,6 +175,7 @@ class NodeMetrics:
         listeners: Sequence[Listener],
         cleaning: CleaningCounts,
         housekeeping: HousekeepingCounts,
+        groups: GroupCounts,
         flush_times: Histogram,
         loop_lag: Histogram,
     ) -> None:
@@ -166,6 +184,7 @@ class NodeMetrics:
         self._listeners = listeners
         self._cleaning = cleaning
         self._housekeeping = housekeeping
+        self._groups = groups
         self._flush_times = flush_times
         self._loop_lag = loop_lag
 
@@ -178,6 +197,9 @@ class NodeMetrics:
         yield from _topics(partitions)
         yield from _partitions(partitions)
         yield from self._storage()
+        yield REBALANCES.value(self._groups.rebalances)
+        yield COMMITS.value(self._groups.commits)
+        yield EXPIRED_OFFSETS.value(self._groups.expired_offsets)
         yield LOOP_LAG.value(self._loop_lag)
 
     def _identity(self) -> Iterator[Family]:

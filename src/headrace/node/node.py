@@ -194,6 +194,7 @@ class Node:
             self._listeners,
             cleaning.counts,
             housekeeping.counts,
+            groups,
             group_commit.round_times,
             watch.lag,
         )

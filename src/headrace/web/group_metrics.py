@@ -1,0 +1,105 @@
+"""Groups in the metrics: how many are in which state, and how far each is behind.
+
+Lag is asked for through the client, like anybody would; so it is the same number here, on the
+command line and over HTTP. What was found is kept for a few seconds, however many scrape, and
+there is a bound on how much of it there can be.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from headrace.client.core.group_models import GroupListing, PartitionLag
+from headrace.core.errors import HeadraceError
+from headrace.core.metrics import Family, Metric, Sample
+
+KEPT_SECONDS: Final = 5.0
+# In alphabetical order; the others are counted as left out.
+GROUPS_MAX: Final = 500
+PARTITIONS_MAX: Final = 10_000
+GROUPS_AT_ONCE: Final = 4
+
+GROUPS: Final = Metric("headrace_groups", "gauge", "Groups by state.", ("type", "state"))
+LAG: Final = Metric(
+    "headrace_group_lag",
+    "gauge",
+    "Records between what a group has committed and the end of the partition.",
+    ("group", "topic", "partition"),
+)
+LEFT_OUT: Final = Metric(
+    "headrace_group_lag_left_out",
+    "gauge",
+    f"Groups whose lag is not listed: beyond {GROUPS_MAX} groups or {PARTITIONS_MAX} partitions.",
+)
+FAILURES: Final = Metric(
+    "headrace_group_lag_failures_total", "counter", "Groups whose lag could not be found out."
+)
+
+
+class GroupAdmin(Protocol):
+    """What of `AsyncAdmin` is needed."""
+
+    def list_groups(self) -> Awaitable[Sequence[GroupListing]]: ...
+
+    def group_lag(self, group: str, /) -> Awaitable[Sequence[PartitionLag]]: ...
+
+
+class GroupMetrics:
+    """A source of metrics; `seconds` is the clock by which findings grow old."""
+
+    def __init__(
+        self, admin: GroupAdmin, seconds: Callable[[], float], *, groups_max: int = GROUPS_MAX
+    ) -> None:
+        self._admin = admin
+        self._seconds = seconds
+        self._groups_max = groups_max
+        self._failures = 0
+        self._found_at = float("-inf")
+        self._found: list[Family] = []
+        self._finding = asyncio.Lock()
+
+    async def collect(self) -> list[Family]:
+        """What was found in the last few seconds, or else anew."""
+        async with self._finding:
+            if self._seconds() - self._found_at >= KEPT_SECONDS:
+                self._found = await self._find()
+                self._found_at = self._seconds()
+            return self._found
+
+    async def _find(self) -> list[Family]:
+        try:
+            groups = sorted(await self._admin.list_groups(), key=lambda group: group.group_id)
+        except HeadraceError:
+            self._failures += 1
+            return [FAILURES.value(self._failures)]
+        states = Counter((group.group_type, group.state) for group in groups)
+        asked = [group.group_id for group in groups[: self._groups_max]]
+        lags: list[Sample] = []
+        told = 0
+        for start in range(0, len(asked), GROUPS_AT_ONCE):
+            some = asked[start : start + GROUPS_AT_ONCE]
+            answers = await asyncio.gather(*map(self._lag_of, some))
+            if sum(map(len, answers)) + len(lags) > PARTITIONS_MAX:
+                break
+            told += len(some)
+            for answer in answers:
+                lags += answer
+        return [
+            GROUPS.each([(state, count) for state, count in sorted(states.items())]),
+            LAG.each(lags),
+            LEFT_OUT.value(len(groups) - told),
+            FAILURES.value(self._failures),
+        ]
+
+    async def _lag_of(self, group: str) -> list[Sample]:
+        try:
+            found = await self._admin.group_lag(group)
+        except HeadraceError:
+            self._failures += 1
+            return []
+        return [
+            ((group, each.partition.topic, str(each.partition.partition)), each.lag)
+            for each in found
+            if each.lag is not None
+        ]
