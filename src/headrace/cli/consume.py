@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.consume_group import member_settings, shared_records
 from headrace.cli.json_records import json_data, json_headers
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Topic, connect
 from headrace.cli.output import print_line, readable
+from headrace.cli.times import milliseconds
 
 if TYPE_CHECKING:
     from headrace.client import Client, OffsetSpec, ReceivedRecord
+    from headrace.client.core.settings import Isolation
     from headrace.core.ids import TopicPartition
 
 POLL_MS = 500
@@ -48,6 +51,21 @@ def consume(
         str,
         typer.Option("--format", "-f", metavar="value|key|json", help="What to print per record."),
     ] = "value",
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            help="Share the topic with this group, from where it left off; what was printed is "
+            "committed. --from is then beginning or end, for partitions without an offset.",
+        ),
+    ] = None,
+    group_protocol: Annotated[
+        str,
+        typer.Option(
+            "--group-protocol", metavar="classic|consumer", help="Who assigns: members or broker."
+        ),
+    ] = "classic",
     committed: Annotated[
         bool, typer.Option("--committed", help="Only records of committed transactions.")
     ] = False,
@@ -58,7 +76,17 @@ def consume(
 
     if line_format not in ("value", "key", "json"):
         raise typer.BadParameter(f"{line_format!r} is not value, key or json", param_hint="-f")
-    settings = ReaderSettings(isolation="read_committed" if committed else "read_uncommitted")
+    isolation: Isolation = "read_committed" if committed else "read_uncommitted"
+    if group is not None:
+        if partition:
+            raise typer.BadParameter("a group chooses the partitions: give -p or --group")
+        member = member_settings(group, group_protocol, start, isolation)
+        with connect(bootstrap) as client:
+            for record in shared_records(client, topic, member, count, follow=follow):
+                _show(record, line_format)
+        sys.stdout.flush()
+        return
+    settings = ReaderSettings(isolation=isolation)
     with connect(bootstrap) as client:
         starts = _starts(client, topic, partition, start)
         ends = None if follow else _ends(client, list(starts))
@@ -83,8 +111,6 @@ def _starts(
     chosen = [TopicPartition(topic, number) for number in wanted or known]
     if start in ("beginning", "end"):
         return dict.fromkeys(chosen, EARLIEST if start == "beginning" else LATEST)
-    if start.startswith("@") and start[1:].isdecimal():
-        return dict.fromkeys(chosen, at_time(int(start[1:])))
     if start.lstrip("-").isdecimal():
         offset = int(start)
         if offset >= 0:
@@ -92,17 +118,7 @@ def _starts(
         first = client.admin.list_offsets(dict.fromkeys(chosen, EARLIEST))
         last = client.admin.list_offsets(dict.fromkeys(chosen, LATEST))
         return {each: max(first[each].offset, last[each].offset + offset) for each in chosen}
-    return dict.fromkeys(chosen, at_time(_milliseconds(start)))
-
-
-def _milliseconds(text: str) -> int:
-    """A local time without zone, or any ISO 8601 time with one."""
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} is no offset and no time such as 2026-01-31T12:00", param_hint="--from"
-        ) from None
+    return dict.fromkeys(chosen, at_time(milliseconds(start, "--from", or_else="no offset and ")))
 
 
 def _ends(client: "Client", partitions: "list[TopicPartition]") -> "dict[TopicPartition, int]":

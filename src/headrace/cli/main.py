@@ -14,6 +14,7 @@ from headrace.core.errors import HeadraceError
 COMMANDS = {
     "serve": "headrace.cli.serve",
     "topic": "headrace.cli.topic",
+    "group": "headrace.cli.group",
     "produce": "headrace.cli.produce",
     "consume": "headrace.cli.consume",
     "log": "headrace.cli.log",

@@ -34,7 +34,9 @@ from headrace.client.core.group_models import (
     GroupDescription,
     GroupListing,
     MemberDescription,
+    OffsetMove,
     PartitionLag,
+    ShiftBy,
 )
 from headrace.client.core.models import (
     EARLIEST,
@@ -133,6 +135,7 @@ __all__ = [
     "MemberDescription",
     "NewTopic",
     "NoOffset",
+    "OffsetMove",
     "OffsetSpec",
     "PartitionDescription",
     "PartitionLag",
@@ -149,6 +152,7 @@ __all__ = [
     "ResourceType",
     "SaslSettings",
     "SecuritySettings",
+    "ShiftBy",
     "TlsSettings",
     "TopicDescription",
     "TopicPartition",

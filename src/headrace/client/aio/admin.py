@@ -10,9 +10,12 @@ from headrace.client.core.group_models import (
     CommittedOffset,
     GroupDescription,
     GroupListing,
+    OffsetMove,
     PartitionLag,
+    ShiftBy,
     committed_offsets,
 )
+from headrace.client.core.group_reset import plan_offsets
 from headrace.client.core.lookups import list_offsets
 from headrace.client.core.models import (
     ClusterDescription,
@@ -165,6 +168,12 @@ class AsyncAdmin:
         await self._client.run(
             admin_groups.alter_offsets(self._client.session, group, committed_offsets(offsets))
         )
+
+    async def plan_offsets(
+        self, group: str, wanted: Mapping[TopicPartition, int | OffsetSpec | ShiftBy]
+    ) -> list[OffsetMove]:
+        """Where a reset would move a group's offsets; `alter_offsets` then does it."""
+        return await self._client.run(plan_offsets(self._client.session, group, wanted))
 
     async def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> None:
         """Forget a group's offsets of topics that no member is subscribed to."""

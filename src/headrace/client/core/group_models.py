@@ -100,3 +100,21 @@ class PartitionLag:
     leader_epoch: int = -1
     metadata: str = ""
     member: MemberDescription | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftBy:
+    """So many records on from what is committed; back if negative."""
+
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMove:
+    """What a reset would do to one partition, which holds offsets from `start` up to `end`."""
+
+    partition: TopicPartition
+    before: int | None
+    after: int
+    start: int
+    end: int
