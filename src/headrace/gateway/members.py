@@ -47,7 +47,8 @@ class MemberSettings:
             auto_commit=self.auto_commit,
             auto_commit_interval_ms=self.auto_commit_interval_ms,
             isolation="read_committed",
-            fetch_wait_ms_max=10_000,
+            # Partitions that come with a rebalance wait for the fetch under way.
+            fetch_wait_ms_max=500,
             partition_bytes_max=self.partition_bytes_max,
             prefetch_bytes=0,
         )

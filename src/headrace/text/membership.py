@@ -4,6 +4,7 @@ What a POLL returned is committed by the next POLL, or by LEAVE. A client that h
 between leaves the group, and what it was given last goes to the others.
 """
 
+import asyncio
 from typing import Final
 
 from headrace.client.core.failures import CommitFailed
@@ -17,7 +18,8 @@ from headrace.text.words import BadLine, Words
 JOIN_USAGE: Final = "JOIN <group> <topic> [<topic> ...]"
 POLL_USAGE: Final = "POLL [LIMIT n] [WAIT milliseconds] [TIMES]"
 # How long JOIN waits for the first partitions; a group in motion may take longer.
-_FIRST_MS: Final = 5_000
+_FIRST_MS: Final = 3_000
+_FIRST_STEP_MS: Final = 200
 _LIMIT: Final = 100
 _LIMIT_MAX: Final = 10_000
 _WAIT_MS: Final = 1_000
@@ -50,14 +52,21 @@ class Membership:
         self._member = await self._gateway.join(group, topics)
         self.group = group
         try:
-            await self._member.wait_for_change(_FIRST_MS)
-            # Raises what the group refuses.
-            await self._member.poll(0, 0)
+            await self._first_partitions(self._member)
         except BaseException:
             await self.end()
             raise
         self._told = self._member.assignment
         return replies.ok(partitions=replies.partitions(self._told))
+
+    async def _first_partitions(self, member: Member) -> None:
+        """Wait for them; a group with more members than partitions has none for us."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _FIRST_MS / 1000
+        while not member.assignment and loop.time() < deadline:
+            await member.wait_for_change(_FIRST_STEP_MS)
+            # Raises what the group refuses.
+            await member.poll(0, 0)
 
     async def poll(self, words: Words, out: Output) -> bytes:
         limit, wait_ms, times = _LIMIT, _WAIT_MS, False
