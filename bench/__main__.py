@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import compaction, latency, lifecycle, throughput
+from bench import compaction, groups, latency, lifecycle, throughput
 from bench.machine import look_at
 from bench.readings import DURABLE, HEADRACE, KAFKA, Readings
 from bench.report import Circumstances, markdown, show
@@ -86,7 +86,18 @@ def _parts(plan: Plan, sides: list[Side], readings: Readings) -> dict[str, Calla
         if any(side.name == HEADRACE for side in sides):
             lifecycle.measure_testing_broker(plan.testing_brokers, readings)
 
-    parts = (produce, consume, one, end_to_end, memory, start, many, restart, compact, testing)
+    def joining() -> None:
+        groups.measure_joining(sides, plan.pairs, readings)
+        groups.measure_many_members(sides, readings)
+
+    def commits() -> None:
+        groups.measure_commits(sides, plan.pairs, readings)
+        for side in plain:
+            if side.name == HEADRACE:  # an absolute bar; Kafka takes half a minute for each
+                groups.measure_restart(side, plan.restarts, readings)
+
+    core = (produce, consume, one, end_to_end, memory, start, many, restart, compact, testing)
+    parts = (*core, joining, commits)
     return {part.__name__.replace("_", "-"): part for part in parts}
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.readings import DURABLE, HEADRACE, Readings
-from bench.sides import Side, in_turn
+from bench.sides import Side, discard, in_turn
 from bench.wire import RawConnection, first_ack_seconds, produce_error, produce_request
 from bench.wire import record_batch as batch_of
 from tests.support.brokers import HOST, BrokerProcess
@@ -31,7 +30,7 @@ def measure_start(sides: list[Side], pairs: int, readings: Readings) -> None:
             readings.add("start to first ack: s", side.name, taken)
             time.sleep(_SETTLE_SECONDS)
             readings.add("memory idle: MB", side.name, broker.memory().total / 1e6)
-            _discard(broker)
+            discard(broker)
 
 
 def measure_memory_after_load(side: Side, readings: Readings) -> None:
@@ -66,7 +65,7 @@ def measure_many_partitions(side: Side, readings: Readings) -> None:
         share = (broker.cpu_seconds() - cpu) / _IDLE_SECONDS * 100
         readings.add("1,000 partitions, idle CPU: %", side.name, share)
     finally:
-        _discard(broker)
+        discard(broker)
 
 
 def _write_and_read(broker: BrokerProcess, topic: str, partitions: int) -> None:
@@ -96,7 +95,7 @@ def measure_clean_restart(side: Side, gigabytes: int, times: int, readings: Read
             broker.stop()
             readings.add("clean restart: s", side.name, _restart(broker, f"again-{number}"))
     finally:
-        _discard(broker)
+        discard(broker)
 
 
 def measure_crash_restart(side: Side, times: int, readings: Readings) -> None:
@@ -112,7 +111,7 @@ def measure_crash_restart(side: Side, times: int, readings: Readings) -> None:
             (broker.data_dir / "recovery-point-offset-checkpoint").write_text("0\n0\n")
             readings.add("crash restart: s", side.name, _restart(broker, f"again-{number}"))
         finally:
-            _discard(broker)
+            discard(broker)
 
 
 def _restart(broker: BrokerProcess, topic: str) -> float:
@@ -162,10 +161,3 @@ def _mean_ms(action: Callable[[], None], times: int) -> float:
 
 def _without_durable(sides: list[Side]) -> list[Side]:
     return [side for side in sides if side.name != DURABLE]
-
-
-def _discard(broker: BrokerProcess) -> None:
-    """Stop a broker made for one measurement and give its disk space back."""
-    if broker.running:
-        broker.kill()
-    shutil.rmtree(broker.data_dir, ignore_errors=True)

@@ -48,6 +48,7 @@ def rows(machine: Machine) -> Iterator[Row]:
     yield from _consume_rows()
     yield from _latency_rows(machine)
     yield from _absolute_rows()
+    yield from _group_rows()
 
 
 def _produce_rows() -> Iterator[Row]:
@@ -110,6 +111,21 @@ def _absolute_rows() -> Iterator[Row]:
         ("testing.Broker start + stop: ms", 30),
     ):
         yield _at_most(measure, measure, bar, ratio=False)
+
+
+def _group_rows() -> Iterator[Row]:
+    yield _at_most("20 members stable, classic", "20 members, classic: s", 1.0)
+    yield _at_most("20 members stable, KIP-848", "20 members, KIP-848: s", 0.3)
+    for measure, bar in (
+        ("200 members, classic: s", 15),
+        ("200 members, classic: broker CPU s", 5),
+        ("restart with 100,000 offsets: s", 2),
+    ):
+        yield _at_most(measure, measure, bar, ratio=False)
+    commits = "offset commits, one at a time"
+    yield _at_least(f"{commits}, rate", f"{commits}: per s", 1.0)
+    commits = "offset commits, 100 in flight"
+    yield _at_least(f"{commits}, rate, durable", f"{commits}: per s", 1.0, side=DURABLE)
 
 
 def _at_least(

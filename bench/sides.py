@@ -19,8 +19,9 @@ from bench.readings import DURABLE, HEADRACE, KAFKA
 from tests.support.brokers import ApacheKafka, BrokerProcess, HeadraceProcess
 
 KAFKA_JVM = ("-Xms1G", "-Xmx1G", "-XX:+UseG1GC")
-# Both sides keep the log of a measurement in one segment and drop deleted topics quickly.
-COMMON = {"log.segment.delete.delay.ms": "1000"}
+# Both sides keep the log of a measurement in one segment, drop deleted topics quickly, and let a
+# group begin without waiting for more members, as the settings that Kafka is shipped with do.
+COMMON = {"log.segment.delete.delay.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
 HEADRACE_SETTINGS: dict[str, dict[str, str]] = {
     HEADRACE: {**COMMON, "log.flush.policy": "os"},
     DURABLE: {**COMMON},
@@ -67,17 +68,19 @@ class Side:
         """Delete a topic, so that the disk does not fill up from run to run."""
         self.admin.delete_topics([topic])[topic].result(60)
 
-    def drive(self, workload: str, **parameters: Any) -> Outcome:
+    def drive(self, workload: str, driver: str = "bench.driver", **parameters: Any) -> Outcome:
         """Run one workload in a client process and wait for its report."""
-        with self.driver(workload, **parameters) as process:
+        with self.driver(workload, driver, **parameters) as process:
             return report_of(process)
 
-    def driver(self, workload: str, **parameters: Any) -> subprocess.Popen[str]:
-        """Start a client process; its last line of output is the report."""
+    def driver(
+        self, workload: str, driver: str = "bench.driver", **parameters: Any
+    ) -> subprocess.Popen[str]:
+        """Start a client process of that module; its last line of output is the report."""
         common = {"bootstrap": self.broker.bootstrap_servers, "pid": self.broker.pid}
         arguments = json.dumps({**common, **parameters})
         return subprocess.Popen(
-            [sys.executable, "-m", "bench.driver", workload, arguments],
+            [sys.executable, "-m", driver, workload, arguments],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -110,3 +113,10 @@ def in_turn(sides: list[Side], pairs: int) -> list[tuple[int, list[Side]]]:
     The second of a pair pays for the write-back of the first; each side is second equally often.
     """
     return [(pair, sides if pair % 2 == 0 else sides[::-1]) for pair in range(pairs)]
+
+
+def discard(broker: BrokerProcess) -> None:
+    """Stop a broker made for one measurement and give its disk space back."""
+    if broker.running:
+        broker.kill()
+    shutil.rmtree(broker.data_dir, ignore_errors=True)

@@ -23,7 +23,8 @@ def request(api_key: int, version: int, body: bytes, correlation_id: int = 1) ->
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
-def _text(value: str) -> bytes:
+def text(value: str) -> bytes:
+    """A string with its length."""
     return struct.pack(">h", len(value)) + value.encode()
 
 
@@ -57,7 +58,7 @@ def produce_request(topic: str, partition: int, acks: int, batch: bytes) -> byte
     """Produce v7 for one partition."""
     body = (
         struct.pack(">hhii", -1, acks, 30_000, 1)
-        + _text(topic)
+        + text(topic)
         + struct.pack(">iii", 1, partition, len(batch))
         + batch
     )
@@ -102,7 +103,7 @@ def produce_error(response: bytes, topic: str) -> int:
 
 def first_ack_seconds(host: str, port: int, topic: str, acks: int, started: float) -> float:
     """Try until one record is acknowledged; seconds since `started` (a monotonic time)."""
-    create = request(_METADATA, 4, struct.pack(">i", 1) + _text(topic) + b"\x01")
+    create = request(_METADATA, 4, struct.pack(">i", 1) + text(topic) + b"\x01")
     produce = produce_request(topic, 0, acks, record_batch(b"first"))
     while True:
         try:
