@@ -15,7 +15,8 @@ from tests.support.topics import Topics
 BrokerMaker = Callable[[Mapping[str, str]], BrokerProcess]
 
 
-def _make(against: str, data_dir: Path, settings: Mapping[str, str]) -> BrokerProcess:
+def make_one(against: str, data_dir: Path, settings: Mapping[str, str]) -> BrokerProcess:
+    """A broker of the kind that `--against` names, not yet started."""
     if against == "kafka":
         return required(lambda: ApacheKafka(data_dir, settings))
     return HeadraceProcess(data_dir, settings)
@@ -27,7 +28,7 @@ def broker(
 ) -> Iterator[BrokerProcess]:
     """One broker process shared by all tests of a worker; tests keep to their own topics."""
     against: str = request.config.getoption("--against")
-    started = _make(against, tmp_path_factory.mktemp("broker") / "data", {})
+    started = make_one(against, tmp_path_factory.mktemp("broker") / "data", {})
     started.start()
     yield started
     started.stop()
@@ -40,7 +41,7 @@ def make_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Brok
     made: list[BrokerProcess] = []
 
     def make(settings: Mapping[str, str]) -> BrokerProcess:
-        made.append(_make(against, tmp_path / f"broker-{len(made)}", settings))
+        made.append(make_one(against, tmp_path / f"broker-{len(made)}", settings))
         return made[-1]
 
     yield make
