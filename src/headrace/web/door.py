@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headrace.web.bodies import ClientGone
 from headrace.web.door_metrics import DoorMetrics, RequestCounts
 from headrace.web.errors import TOO_MANY, HttpError
+from headrace.web.group_metrics import GroupMetrics
 from headrace.web.metrics import Source
 from headrace.web.settings import WebSettings
 
@@ -81,7 +82,8 @@ class Door:
         self.settings = settings
         self.is_ready = is_ready
         self.counts = RequestCounts()
-        self.sources = (*sources, DoorMetrics(self))
+        groups = GroupMetrics(lambda: gateway.admin, lambda: gateway.client.now_ms() / 1000)
+        self.sources = (*sources, DoorMetrics(self), groups)
         self.is_stopping = False
         self.watches: set[asyncio.Future[None]] = set()
         """Ends of clients that something waits for; all of them end when the door closes."""

@@ -7,7 +7,7 @@ there is a bound on how much of it there can be.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from headrace.client.core.group_models import GroupListing, PartitionLag
@@ -18,7 +18,9 @@ KEPT_SECONDS: Final = 5.0
 # In alphabetical order; the others are counted as left out.
 GROUPS_MAX: Final = 500
 PARTITIONS_MAX: Final = 10_000
-GROUPS_AT_ONCE: Final = 4
+GROUPS_AT_ONCE: Final = 50
+# Groups that are still being loaded must not hold up all the other metrics.
+ANSWER_SECONDS: Final = 3.0
 
 GROUPS: Final = Metric("headrace_groups", "gauge", "Groups by state.", ("type", "state"))
 LAG: Final = Metric(
@@ -42,14 +44,23 @@ class GroupAdmin(Protocol):
 
     def list_groups(self) -> Awaitable[Sequence[GroupListing]]: ...
 
-    def group_lag(self, group: str, /) -> Awaitable[Sequence[PartitionLag]]: ...
+    def group_lags(
+        self, groups: Collection[str], *, members: bool
+    ) -> Awaitable[Mapping[str, Sequence[PartitionLag]]]: ...
 
 
 class GroupMetrics:
-    """A source of metrics; `seconds` is the clock by which findings grow old."""
+    """A source of metrics; `seconds` is the clock by which findings grow old.
+
+    `admin` is asked for when it is first needed: it loads a good part of the protocol.
+    """
 
     def __init__(
-        self, admin: GroupAdmin, seconds: Callable[[], float], *, groups_max: int = GROUPS_MAX
+        self,
+        admin: Callable[[], GroupAdmin],
+        seconds: Callable[[], float],
+        *,
+        groups_max: int = GROUPS_MAX,
     ) -> None:
         self._admin = admin
         self._seconds = seconds
@@ -69,8 +80,9 @@ class GroupMetrics:
 
     async def _find(self) -> list[Family]:
         try:
-            groups = sorted(await self._admin.list_groups(), key=lambda group: group.group_id)
-        except HeadraceError:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                groups = sorted(await self._admin().list_groups(), key=lambda group: group.group_id)
+        except (HeadraceError, TimeoutError):
             self._failures += 1
             return [FAILURES.value(self._failures)]
         states = Counter((group.group_type, group.state) for group in groups)
@@ -79,12 +91,11 @@ class GroupMetrics:
         told = 0
         for start in range(0, len(asked), GROUPS_AT_ONCE):
             some = asked[start : start + GROUPS_AT_ONCE]
-            answers = await asyncio.gather(*map(self._lag_of, some))
-            if sum(map(len, answers)) + len(lags) > PARTITIONS_MAX:
+            found = await self._lags_of(some)
+            if len(lags) + len(found) > PARTITIONS_MAX:
                 break
             told += len(some)
-            for answer in answers:
-                lags += answer
+            lags += found
         return [
             GROUPS.each([(state, count) for state, count in sorted(states.items())]),
             LAG.each(lags),
@@ -92,14 +103,19 @@ class GroupMetrics:
             FAILURES.value(self._failures),
         ]
 
-    async def _lag_of(self, group: str) -> list[Sample]:
+    async def _lags_of(self, groups: Sequence[str]) -> list[Sample]:
+        """Of all together or, should that fail, of each that will answer."""
         try:
-            found = await self._admin.group_lag(group)
-        except HeadraceError:
-            self._failures += 1
-            return []
+            async with asyncio.timeout(ANSWER_SECONDS):
+                found = await self._admin().group_lags(groups, members=False)
+        except (HeadraceError, TimeoutError) as error:
+            if len(groups) == 1 or isinstance(error, TimeoutError):
+                self._failures += len(groups)
+                return []
+            return [sample for group in groups for sample in await self._lags_of([group])]
         return [
             ((group, each.partition.topic, str(each.partition.partition)), each.lag)
-            for each in found
+            for group, lags in found.items()
+            for each in lags
             if each.lag is not None
         ]

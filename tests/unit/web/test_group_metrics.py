@@ -1,6 +1,7 @@
 """Lag of groups as metrics: kept a while, bounded, and no fault of one group hurts another."""
 
 import asyncio
+from collections.abc import Collection
 
 from headrace.client.core.group_models import GroupListing, PartitionLag
 from headrace.core.errors import ApiError, ErrorCode
@@ -25,14 +26,18 @@ class Admin:
         names = [f"g{number}" for number in reversed(range(self.groups))]
         return [GroupListing(name, "Stable", "classic", "consumer") for name in names]
 
-    async def group_lag(self, group: str, /) -> list[PartitionLag]:
+    async def group_lags(
+        self, groups: Collection[str], *, members: bool
+    ) -> dict[str, list[PartitionLag]]:
+        assert not members
         await asyncio.sleep(0)
-        if group == self.broken:
+        if self.broken in groups:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
-        return [
+        lags = [
             PartitionLag(TopicPartition("t", 3), 5, 105, 100),
             PartitionLag(TopicPartition("t", 4), None, 105, None),
         ]
+        return dict.fromkeys(groups, lags)
 
 
 class Clock:
@@ -47,7 +52,7 @@ def values(families: list[Family]) -> dict[str, dict[tuple[str, ...], Value]]:
 
 
 async def test_the_lag_of_each_group_is_told_per_partition() -> None:
-    found = values(await GroupMetrics(Admin(2), Clock()).collect())
+    found = values(await GroupMetrics(lambda: Admin(2), Clock()).collect())
     assert found == {
         GROUPS.name: {("classic", "Stable"): 2},
         LAG.name: {("g0", "t", "3"): 100, ("g1", "t", "3"): 100},
@@ -58,7 +63,7 @@ async def test_the_lag_of_each_group_is_told_per_partition() -> None:
 
 async def test_many_who_ask_at_once_cost_one_look() -> None:
     admin, clock = Admin(3), Clock()
-    source = GroupMetrics(admin, clock)
+    source = GroupMetrics(lambda: admin, clock)
     answers = await asyncio.gather(*(source.collect() for _ in range(5)))
     assert admin.listed == 1
     assert all(values(answer) == values(answers[0]) for answer in answers)
@@ -71,7 +76,7 @@ async def test_many_who_ask_at_once_cost_one_look() -> None:
 
 
 async def test_what_is_beyond_the_bound_is_said_to_be_left_out() -> None:
-    found = values(await GroupMetrics(Admin(9), Clock(), groups_max=5).collect())
+    found = values(await GroupMetrics(lambda: Admin(9), Clock(), groups_max=5).collect())
     assert sorted(group for group, _, _ in found[LAG.name]) == ["g0", "g1", "g2", "g3", "g4"]
     assert found[LEFT_OUT.name] == {(): 4}
     assert found[GROUPS.name] == {("classic", "Stable"): 9}
@@ -80,7 +85,7 @@ async def test_what_is_beyond_the_bound_is_said_to_be_left_out() -> None:
 async def test_a_group_that_cannot_be_asked_is_counted_and_hurts_no_other() -> None:
     admin = Admin(3)
     admin.broken = "g1"
-    found = values(await GroupMetrics(admin, Clock()).collect())
+    found = values(await GroupMetrics(lambda: admin, Clock()).collect())
     assert sorted(group for group, _, _ in found[LAG.name]) == ["g0", "g2"]
     assert found[FAILURES.name] == {(): 1}
 
@@ -88,4 +93,4 @@ async def test_a_group_that_cannot_be_asked_is_counted_and_hurts_no_other() -> N
 async def test_a_coordinator_that_does_not_answer_leaves_the_other_metrics_alone() -> None:
     admin = Admin(3)
     admin.broken = "all"
-    assert values(await GroupMetrics(admin, Clock()).collect()) == {FAILURES.name: {(): 1}}
+    assert values(await GroupMetrics(lambda: admin, Clock()).collect()) == {FAILURES.name: {(): 1}}
