@@ -23,7 +23,7 @@ from tests.support.processes import (
 )
 
 HOST = "127.0.0.1"
-DOORS_SHUT = {"http.listener": "off"}
+DOORS_SHUT = {"http.listener": "off", "text.listener": "off"}
 KAFKA_START_SECONDS = 120
 HEADRACE_START_SECONDS = 30
 

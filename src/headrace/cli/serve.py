@@ -47,6 +47,10 @@ def serve(
         str | None,
         typer.Option(metavar="HOST:PORT|off", help="The HTTP door; 127.0.0.1:8080 by default."),
     ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT|off", help="The text door; 127.0.0.1:7070 by default."),
+    ] = None,
     config: Annotated[
         str | None, typer.Option("--config", "-c", metavar="FILE", help="A TOML file of keys.")
     ] = None,
@@ -81,6 +85,8 @@ def serve(
         overrides["log.dirs"] = data_dir
     if http is not None:
         overrides["http.listener"] = http
+    if text is not None:
+        overrides["text.listener"] = text
     if listen:
         overrides["listeners"] = ",".join(_listener(address) for address in listen)
     broker_config = load(config, overrides=overrides)
@@ -111,7 +117,7 @@ async def _serve(config: "BrokerConfig") -> None:
         file=sys.stderr,
         flush=True,
     )
-    await _open_doors(node, config)
+    await _open_doors(node)
     gc.collect()
     gc.freeze()
     await stopping.wait()
@@ -119,21 +125,27 @@ async def _serve(config: "BrokerConfig") -> None:
     await node.stop()
 
 
-async def _open_doors(node: "Node", config: "BrokerConfig") -> None:
-    """The doors beside Kafka's. One that nobody has asked for may stay shut."""
+async def _open_doors(node: "Node") -> None:
+    """The doors beside Kafka's, and where they are."""
+    from headrace.node.doors import DoorShut
+
     try:
         await node.open_doors()
-    except OSError as error:
-        if "http.listener" in config.static:
-            await node.stop()
-            hint = "choose another address with --http, or none with --http off"
-            raise StartupRefused(f"cannot open the HTTP door: {error}", hint=hint) from error
-        logger.warning("the HTTP door stays shut: error=%s", error)
-        return
+    except DoorShut as error:
+        await node.stop()
+        option = f"--{error.key.partition('.')[0]}"
+        hint = f"choose another address with {option}, or none with {option} off"
+        raise StartupRefused(f"cannot open a door: {error.strerror}", hint=hint) from error
     assert node.doors is not None
+    doors = []
     if node.doors.http is not None:
         host, port = node.doors.http
-        print(f"headrace: http://{host}:{port}/docs", file=sys.stderr, flush=True)
+        doors.append(f"http://{host}:{port}/docs")
+    if node.doors.text is not None:
+        host, port = node.doors.text
+        doors.append(f"nc {host} {port}")
+    if doors:
+        print(f"headrace: {', '.join(doors)}", file=sys.stderr, flush=True)
 
 
 def _take_choice(

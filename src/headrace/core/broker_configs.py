@@ -29,13 +29,14 @@ from headrace.core.keys.logging import LoggingKeys
 from headrace.core.keys.records import RecordKeys
 from headrace.core.keys.server import ServerKeys
 from headrace.core.keys.storage import StorageKeys
+from headrace.core.keys.text import TextKeys
 from headrace.core.listeners import Listener, parse_listeners
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BrokerConfig(LoggingKeys, HttpKeys, GroupKeys, StorageKeys, RecordKeys, ServerKeys):
+class BrokerConfig(LoggingKeys, TextKeys, HttpKeys, GroupKeys, StorageKeys, RecordKeys, ServerKeys):
     """Typed values of all broker keys; `from_static` and `with_dynamic` build it from text.
 
     The keys themselves are declared in `core/keys/`.

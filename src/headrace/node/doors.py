@@ -17,14 +17,23 @@ if TYPE_CHECKING:
     from headrace.broker.context import Services
     from headrace.core.broker_configs import BrokerConfig
     from headrace.gateway import Gateway
+    from headrace.text.server import TextServer
     from headrace.web.metrics import Source
     from headrace.web.server import WebServer
 
 logger = logging.getLogger(__name__)
 
 
+class DoorShut(OSError):
+    """An address that the config names cannot be had; `key` is the one that names it."""
+
+    def __init__(self, key: str, error: OSError) -> None:
+        super().__init__(error.errno, f"{key}: {error.strerror or error}")
+        self.key = key
+
+
 class Doors:
-    """The HTTP door of one node, if its config wants it."""
+    """The doors beside Kafka's of one node, as its config wants them."""
 
     def __init__(
         self, config: "BrokerConfig", services: "Services", sources: "Sequence[Source]"
@@ -34,21 +43,42 @@ class Doors:
         self._sources = sources
         self._gateways: list[Gateway] = []
         self._web: WebServer | None = None
+        self._text: TextServer | None = None
 
     @property
     def http(self) -> tuple[str, int] | None:
         """Where the HTTP door listens."""
         return None if self._web is None else (self._web.host, self._web.port)
 
+    @property
+    def text(self) -> tuple[str, int] | None:
+        """Where the text door listens."""
+        return None if self._text is None else (self._text.host, self._text.port)
+
     async def open(self) -> None:
-        """Open what the config names. `OSError` where an address cannot be had."""
-        await self._open_http()
+        """Open what the config names; `DoorShut` where an address cannot be had.
+
+        A door that nobody has asked for by name may stay shut.
+        """
+        for key, opening in (
+            ("http.listener", self._open_http),
+            ("text.listener", self._open_text),
+        ):
+            try:
+                await opening()
+            except OSError as error:
+                if key in self._config.static:
+                    raise DoorShut(key, error) from error
+                logger.warning("a door stays shut: key=%s error=%s", key, error)
 
     async def close(self) -> None:
         """Answer what is under way and let consumers leave their groups."""
         web, self._web = self._web, None
         if web is not None:
             await web.close()
+        text, self._text = self._text, None
+        if text is not None:
+            await text.close()
         for gateway in self._gateways:
             await gateway.close()
         self._gateways.clear()
@@ -57,6 +87,8 @@ class Doors:
         """Drop every connection, as a crash would."""
         if self._web is not None:
             self._web.abort()
+        if self._text is not None:
+            self._text.abort()
 
     async def _open_http(self) -> None:
         address = parse_door("http.listener", self._config.http_listener)
@@ -73,6 +105,16 @@ class Doors:
             settings_of(self._config, address),
             sources=[*self._sources, ProcessMetrics()],
         )
+
+    async def _open_text(self) -> None:
+        address = parse_door("text.listener", self._config.text_listener)
+        if address is None:
+            return
+        await asyncio.to_thread(import_module, "headrace.text.server")
+        from headrace.text.server import serve
+        from headrace.text.settings import settings_of
+
+        self._text = await serve(self._gateway("text"), settings_of(self._config, address))
 
     def _gateway(self, door: str) -> "Gateway":
         from headrace.gateway import Gateway

@@ -33,7 +33,8 @@ class Broker:
 
     Fast by default: nothing waits for the disk. `durable=True` is the production setting, where
     acks=all means on disk. `settings` are broker configs by Kafka's names. With `data_dir` the
-    data is kept there and outlives the broker. With `http` it also serves HTTP at `http_url`.
+    data is kept there and outlives the broker. With `http` it also serves HTTP at `http_url`,
+    with `text` the text door at `text_address`.
     """
 
     def __init__(
@@ -44,10 +45,13 @@ class Broker:
         durable: bool = False,
         port: int | None = None,
         http: bool = False,
+        text: bool = False,
     ) -> None:
         self._settings = _as_text(settings)
         self._http = http
         self._http_port: int | None = None
+        self._text = text
+        self._text_port: int | None = None
         self._durable = durable
         self._wanted_port = port
         self._port = port
@@ -76,6 +80,13 @@ class Broker:
         if self._http_port is None:
             raise RuntimeError("there is no HTTP door: use `with Broker(http=True) as broker`")
         return f"http://{HOST}:{self._http_port}"
+
+    @property
+    def text_address(self) -> tuple[str, int]:
+        """Host and port of the text door, with `text=True`; the same over restarts."""
+        if self._text_port is None:
+            raise RuntimeError("there is no text door: use `with Broker(text=True) as broker`")
+        return HOST, self._text_port
 
     @property
     def data_dir(self) -> str:
@@ -114,7 +125,7 @@ class Broker:
                 shutil.rmtree(self._data_dir, ignore_errors=True)
             self._data_dir = None
             self._port = self._wanted_port
-            self._http_port = None
+            self._http_port = self._text_port = None
 
     def kill(self) -> None:
         """Drop everything as SIGKILL would; `start` or `restart` brings it back on its data."""
@@ -179,9 +190,11 @@ class Broker:
         from headrace.testing.unsynced_files import UnsyncedFileSystem
 
         http_port = self._http_port or (free_port() if self._http else 0)
+        text_port = self._text_port or (free_port() if self._text else 0)
         config = BrokerConfig.from_static(
             {
                 "http.listener": f"{HOST}:{http_port}" if self._http else "off",
+                "text.listener": f"{HOST}:{text_port}" if self._text else "off",
                 "log.flush.policy": "fsync" if self._durable else "os",
                 **self._settings,
                 "log.dirs": self.data_dir,
@@ -200,7 +213,7 @@ class Broker:
                 executor=executor,
             )
             thread.run(node.start(), START_SECONDS)
-            if self._http:
+            if self._http or self._text:
                 self._open_doors(thread, node)
         except BaseException:
             thread.close()
@@ -210,6 +223,7 @@ class Broker:
         self._node, self._thread, self._executor, self._files = node, thread, executor, files
         self._port = port
         self._http_port = http_port or None
+        self._text_port = text_port or None
 
     def _open_doors(self, thread: LoopThread, node: "Node") -> None:
         try:

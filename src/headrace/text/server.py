@@ -58,13 +58,22 @@ class TextServer:
                     if self._endings:
                         await asyncio.wait(self._endings)
         except TimeoutError:
-            logger.warning("closing with clients still connected: door=text")
+            logger.warning("closing with clients connected: clients=%d", self.connections)
+
+    def abort(self) -> None:
+        """Drop every connection, as a crash would; members are missed when their sessions end."""
+        if self._server is not None:
+            self._server.close()
+        if self._watching is not None:
+            self._watching.cancel()
+        for connection in list(self._connections):
+            connection.abort()
 
     def admit(self, connection: TextConnection) -> bytes | None:
         """Count a client in; else the line that it is told."""
         limit = self.settings.connections_max
         if len(self._connections) >= limit:
-            logger.warning("refused a connection: door=text client=%s", connection.client)
+            logger.warning("text door refused a connection: client=%s", connection.client)
             return replies.refused(
                 "TOO_MANY_CONNECTIONS", f"{limit} clients are connected; try again later"
             )

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from headrace.core.keys.text import TextKeys
+
 DEFAULT_PORT = 7070
 
 
@@ -15,3 +17,16 @@ class TextSettings:
     idle_seconds: float = 600
     line_bytes_max: int = 64 * 1024
     payload_bytes_max: int = 1_000_000
+
+
+def settings_of(config: TextKeys, address: tuple[str, int]) -> TextSettings:
+    """What a broker's config says about its text door."""
+    host, port = address
+    return TextSettings(
+        host=host,
+        port=port,
+        connections_max=config.text_connections_max,
+        idle_seconds=config.text_idle_timeout_ms / 1000,
+        line_bytes_max=config.text_line_bytes_max,
+        payload_bytes_max=config.text_payload_bytes_max,
+    )
