@@ -28,6 +28,8 @@ class BrokerProcess:
         began = time.perf_counter()
         serve = [sys.executable, "-m", "headrace", "serve", "--log-level", "warning"]
         options = ["--data-dir", str(self._data_dir), "--listen", self.address]
+        # The demo must not wait for the six seconds that a member may be silent by default.
+        options += ["--set", "group.min.session.timeout.ms=1000", "--http", "off", "--text", "off"]
         self._process = subprocess.Popen(
             [*serve, *options], stderr=subprocess.PIPE, text=True, bufsize=1
         )

@@ -45,6 +45,7 @@ class ReadBack:
     """What was found in the topic, by record number."""
 
     places: dict[int, Place] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
     duplicates: int = 0
     seconds: float = 0.0
 
@@ -97,7 +98,7 @@ def publish(
     )
     padding = b"." * record_bytes
     began = time.perf_counter()
-    with _bar(console) as progress:
+    with progress_bar(console) as progress:
         task = progress.add_task("publishing", total=records)
         for first in range(0, records, STEP):
             for number in range(first, min(first + STEP, records)):
@@ -150,10 +151,11 @@ def read_back(address: str, topic: str, records: int, *, console: Console) -> Re
     )
     everywhere = [TopicPartition(topic, number, 0) for number in range(PARTITIONS)]
     ends = {each.partition: consumer.get_watermark_offsets(each)[1] for each in everywhere}
+    outcome.ends = ends
     left = {partition for partition, end in ends.items() if end}
     consumer.assign(everywhere)
     began = time.perf_counter()
-    with _bar(console) as progress:
+    with progress_bar(console) as progress:
         task = progress.add_task("reading back", total=records)
         while left:
             for message in consumer.consume(5_000, timeout=1.0):
@@ -185,7 +187,8 @@ def number_of(value: bytes) -> int:
     return int(value[: value.index(b" ")])
 
 
-def _bar(console: Console) -> Progress:
+def progress_bar(console: Console) -> Progress:
+    """How far something has come."""
     return Progress(
         TextColumn("{task.description:<12}"),
         BarColumn(),
