@@ -195,10 +195,10 @@ class ClassicGroup:
         """Whether somebody with these protocols can be in one group with the others."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(protocols)
+        if protocol_type != self.protocol_type:
+            return False
         candidates = self.common_protocols()
-        return protocol_type == self.protocol_type and any(
-            name in candidates for name, _ in protocols
-        )
+        return any(not self.members or name in candidates for name, _ in protocols)
 
     def common_protocols(self) -> set[str]:
         offered = Counter(
