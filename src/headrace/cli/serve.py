@@ -5,14 +5,14 @@ import errno
 import gc
 import logging
 import re
-import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.options import parse_pairs
+from headrace.cli.process import loop_factory, on_stop_signals
 from headrace.core.errors import InvalidConfig, StartupRefused
 from headrace.core.keys.logging import FORMATS, LEVELS
 from headrace.core.listeners import Endpoint, parse_endpoint
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from headrace.node.node import Node
 
 logger = logging.getLogger(__name__)
-
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def register(app: typer.Typer) -> None:
@@ -91,7 +89,7 @@ def serve(
         overrides["listeners"] = ",".join(_listener(address) for address in listen)
     broker_config = load(config, overrides=overrides)
     configure(broker_config.logging_level, broker_config.logging_format)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(broker_config))
 
 
@@ -99,7 +97,7 @@ async def _serve(config: "BrokerConfig") -> None:
     from headrace.node import real_node
 
     stopping = asyncio.Event()
-    _on_stop_signals(stopping.set)
+    on_stop_signals(stopping.set)
     node = real_node(config)
     try:
         await node.start()
@@ -176,22 +174,3 @@ def _start_hint(error: OSError) -> str:
     port = re.search(r", (\d+)[,)]", str(error))  # the loops name the address in their message
     taken = f"port {port[1]}" if port else "the port"
     return f"another program listens on {taken}; stop it, or choose another with --listen"
-
-
-def _on_stop_signals(stop: Callable[[], None]) -> None:
-    loop = asyncio.get_running_loop()
-    for number in STOP_SIGNALS:
-        try:
-            loop.add_signal_handler(number, stop)
-        except NotImplementedError:  # Windows: its loops know no signals.
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop))
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed, else the platform's own loop."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory

@@ -1,0 +1,119 @@
+"""`headrace doors`: the HTTP and the text door as a process, for a cluster elsewhere."""
+
+import asyncio
+import logging
+import sys
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.options import DEFAULT_BOOTSTRAP, client_settings, parse_pairs
+from headrace.cli.process import loop_factory, on_stop_signals
+from headrace.core.errors import StartupRefused
+from headrace.core.listeners import parse_door
+
+if TYPE_CHECKING:
+    from headrace.client import ClientSettings
+    from headrace.core.broker_configs import BrokerConfig
+
+logger = logging.getLogger(__name__)
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(doors)
+
+
+def doors(
+    bootstrap: Annotated[
+        str,
+        typer.Option(
+            "--bootstrap-servers",
+            "--bootstrap",
+            "-b",
+            metavar="HOST:PORT",
+            envvar="HEADRACE_BOOTSTRAP",
+            help="Brokers of the cluster.",
+            show_default=True,
+        ),
+    ] = DEFAULT_BOOTSTRAP,
+    http: Annotated[
+        str, typer.Option(metavar="HOST:PORT|off", help="Where the HTTP door listens.")
+    ] = "127.0.0.1:8080",
+    text: Annotated[
+        str, typer.Option(metavar="HOST:PORT|off", help="Where the text door listens.")
+    ] = "127.0.0.1:7070",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", "-s", metavar="KEY=VALUE", help="A key that begins with http. or text."
+        ),
+    ] = None,
+) -> None:
+    """Serve HTTP and text for a cluster elsewhere. Ctrl-C or SIGTERM stops it cleanly."""
+    from headrace.core.broker_configs import BrokerConfig
+    from headrace.node.log_lines import configure
+
+    given = parse_pairs(settings, "--set")
+    for key in given:
+        if not key.startswith(("http.", "text.")):
+            raise typer.BadParameter(f"{key!r} is not about a door", param_hint="--set")
+    given |= {"http.listener": http, "text.listener": text}
+    config = BrokerConfig.from_static(given)
+    configure(config.logging_level, config.logging_format)
+    if http.strip().lower() == text.strip().lower() == "off":
+        raise typer.BadParameter("both doors are off", param_hint="--http")
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_run(client_settings(bootstrap), config))
+
+
+async def _run(settings: "ClientSettings", config: "BrokerConfig") -> None:
+    stopping = asyncio.Event()
+    on_stop_signals(stopping.set)
+    async with AsyncExitStack() as open_doors:
+        try:
+            places = [
+                *await _open_http(settings, config, open_doors),
+                *await _open_text(settings, config, open_doors),
+            ]
+        except OSError as error:
+            hint = "choose another address with --http or --text, or off"
+            raise StartupRefused(f"cannot open a door: {error}", hint=hint) from error
+        print(f"headrace: doors on {', '.join(places)}", file=sys.stderr, flush=True)
+        await stopping.wait()
+        logger.info("stopping")
+
+
+async def _open_http(
+    settings: "ClientSettings", config: "BrokerConfig", open_doors: AsyncExitStack
+) -> list[str]:
+    address = parse_door("http.listener", config.http_listener)
+    if address is None:
+        return []
+    from headrace.client import AsyncClient
+    from headrace.gateway import Gateway
+    from headrace.web.process_metrics import ProcessMetrics
+    from headrace.web.server import serve
+    from headrace.web.settings import settings_of
+
+    gateway = await open_doors.enter_async_context(Gateway(AsyncClient(settings)))
+    server = await serve(gateway, settings_of(config, address), sources=[ProcessMetrics()])
+    open_doors.push_async_callback(server.close)
+    return [f"http://{server.host}:{server.port}"]
+
+
+async def _open_text(
+    settings: "ClientSettings", config: "BrokerConfig", open_doors: AsyncExitStack
+) -> list[str]:
+    address = parse_door("text.listener", config.text_listener)
+    if address is None:
+        return []
+    from headrace.client import AsyncClient
+    from headrace.gateway import Gateway
+    from headrace.text.server import serve
+    from headrace.text.settings import settings_of
+
+    gateway = await open_doors.enter_async_context(Gateway(AsyncClient(settings)))
+    server = await serve(gateway, settings_of(config, address))
+    open_doors.push_async_callback(server.close)
+    return [f"text://{server.host}:{server.port}"]
