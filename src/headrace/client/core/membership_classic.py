@@ -39,7 +39,7 @@ from headrace.client.core.membership import (
     Subscription,
     Wait,
 )
-from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.core.errors import ErrorCode, HeadraceError, MalformedMessage
 from headrace.core.ids import TopicPartition
 from headrace.protocol.message import Message
 from headrace.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -262,12 +262,15 @@ class ClassicMembership(Membership):
             self._failed(error_for(code, None, what), now_ms)
             return
         self._failures = 0
-        if isinstance(outcome, JoinGroupResponse):
-            self._joined(outcome)
-        elif isinstance(outcome, SyncGroupResponse):
-            self._synced(outcome, now_ms)
-        else:
-            self._heartbeat_at_ms = now_ms + self._settings.heartbeat_interval_ms
+        try:
+            if isinstance(outcome, JoinGroupResponse):
+                self._joined(outcome)
+            elif isinstance(outcome, SyncGroupResponse):
+                self._synced(outcome, now_ms)
+            else:
+                self._heartbeat_at_ms = now_ms + self._settings.heartbeat_interval_ms
+        except MalformedMessage as error:  # from another member, by way of the broker
+            self._failed(error, now_ms)
 
     def _joined(self, answer: JoinGroupResponse) -> None:
         self._generation = answer.generation_id
