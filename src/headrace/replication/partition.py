@@ -9,6 +9,7 @@ durability rule, what it has written. Whoever waits for the watermark (a produce
 acks=all, a fetch that found nothing) is called back when it moves; nothing polls.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -18,6 +19,8 @@ from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicId, TopicPartiti
 from headrace.log.partition_log import AppendInfo, PartitionLog
 from headrace.protocol.records.header import BatchHeader
 from headrace.replication.settings import TopicSettings
+
+logger = logging.getLogger(__name__)
 
 # Told NONE when the offset is committed, or why it never will be.
 CommitCallback = Callable[[ErrorCode], None]
@@ -107,6 +110,12 @@ class Partition:
         if leader_epoch > self.leader_epoch:
             self.leader_epoch = leader_epoch
             self.log.start_epoch(leader_epoch)
+            logger.debug(
+                "leading: partition=%s epoch=%d end_offset=%d",
+                self.id,
+                leader_epoch,
+                self.log.log_end_offset,
+            )
         self.partition_epoch = partition_epoch
         self.replicas = tuple(replicas)
         self.isr = tuple(isr)

@@ -65,7 +65,7 @@ class Replicas:
             self._follow_topic(image, name)
         self.directory.set_aside_unknown()
 
-    def follow(self, _: Image, image: Image, delta: Delta) -> None:
+    def follow(self, before: Image, image: Image, delta: Delta) -> None:
         """Bring the partitions from one image to the next."""
         broker_configs = {
             ConfigResource(ResourceType.BROKER, ""),
@@ -77,6 +77,7 @@ class Replicas:
                 self._apply_settings(image, partition)
         for name in sorted(delta.topics):
             self._follow_topic(image, name)
+            _tell(before, image, name)
         for resource in sorted(delta.configs):
             if resource.type is ResourceType.TOPIC:
                 self._follow_configs(image, resource.name)
@@ -157,3 +158,14 @@ class Replicas:
             settings = TopicSettings(TopicConfig.resolve(overrides, self.config), self.config)
             self._settings[key] = settings
         return settings
+
+
+def _tell(before: Image, image: Image, name: str) -> None:
+    """A line for what has become of a topic."""
+    old, new = before.topics.get(name), image.topics.get(name)
+    if old is not None and (new is None or new.id != old.id):
+        logger.info("topic deleted: topic=%s partitions=%d", name, len(old.partitions))
+    if new is not None and (old is None or new.id != old.id):
+        logger.info("topic created: topic=%s partitions=%d", name, len(new.partitions))
+    elif new is not None and old is not None and len(new.partitions) > len(old.partitions):
+        logger.info("partitions added: topic=%s partitions=%d", name, len(new.partitions))
