@@ -9,6 +9,7 @@ from headrace.web.consumers import CONSUMERS
 from headrace.web.door import Door
 from headrace.web.endpoint import Endpoint, send_error
 from headrace.web.errors import HttpError
+from headrace.web.groups import GROUPS
 from headrace.web.guard import Guard
 from headrace.web.operations import Operation, Receive, Scope, Send
 from headrace.web.pages import PAGES
@@ -19,7 +20,7 @@ from headrace.web.topics import TOPICS
 
 # In the order in which a request is compared with them: the busiest first.
 OPERATIONS: tuple[Operation, ...] = tuple(
-    chain(RECORDS, READ, STREAMS, CONSUMERS, TOPICS, CLUSTER, PAGES)
+    chain(RECORDS, READ, STREAMS, CONSUMERS, GROUPS, TOPICS, CLUSTER, PAGES)
 )
 
 

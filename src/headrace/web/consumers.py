@@ -1,6 +1,7 @@
 """Consumer instances over HTTP, as REST Proxy v2 has them."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal
 from urllib.parse import quote
 
 import msgspec
@@ -371,7 +372,7 @@ def _instance(call: Call) -> Instance:
     return call.door.instances.get(call.path["group"], call.path["instance"])
 
 
-async def _seek(call: Call, places: dict[TopicPartition, Any]) -> None:
+async def _seek(call: Call, places: Mapping[TopicPartition, int | OffsetSpec]) -> None:
     instance = _instance(call)
     instance.check_reading()
     async with instance.lock:
@@ -383,9 +384,12 @@ async def _seek(call: Call, places: dict[TopicPartition, Any]) -> None:
                     f"{where} is not assigned to this instance now",
                     hint="GET \u2026/assignments lists what is; read once to join the group",
                 )
-        start: int | OffsetSpec
-        for where, start in places.items():
-            instance.member.seek(where, start)
+        for where, place in places.items():
+            # Found out now: what is produced after the answer comes after the end.
+            offset = place
+            if isinstance(place, OffsetSpec):
+                offset = await call.gateway.offset_of(where, place)
+            instance.member.seek(where, offset)
 
 
 async def _send_records(call: Call, instance: Instance, found: Records, max_bytes: int) -> None:

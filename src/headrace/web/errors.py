@@ -11,13 +11,13 @@ import msgspec
 from headrace.core.errors import ErrorCode, HeadraceError
 
 
-class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
+class ErrorBody(msgspec.Struct, frozen=True):
     """What every refused request is answered with."""
 
     error_code: int
     message: str
     hint: str = ""
-    kafka_error: str | None = None
+    kafka_error: str | msgspec.UnsetType = msgspec.UNSET
     """Kafka's name of the error, where a Kafka rule was broken."""
 
 
@@ -45,7 +45,8 @@ class HttpError(HeadraceError):
         return self.error_code if self.error_code < 1000 else self.error_code // 100
 
     def body(self) -> ErrorBody:
-        return ErrorBody(self.error_code, self.message, self.hint, self.kafka_error)
+        name = msgspec.UNSET if self.kafka_error is None else self.kafka_error
+        return ErrorBody(self.error_code, self.message, self.hint, name)
 
 
 TOPIC_NOT_FOUND: Final = 40401
@@ -58,6 +59,7 @@ ALREADY_SUBSCRIBED: Final = 40901
 INSTANCE_EXISTS: Final = 40902
 ILLEGAL_STATE: Final = 40903
 INVALID_CONSUMER_CONFIG: Final = 42204
+OFFSET_OUT_OF_RANGE: Final = 41601
 TOO_MANY: Final = 42901
 RETRY: Final = 50301
 UNEXPECTED: Final = 50002
@@ -95,7 +97,7 @@ _BY_KAFKA_CODE: Final[dict[ErrorCode, tuple[int, str]]] = {
     ErrorCode.RECORD_LIST_TOO_LARGE: (41302, "send fewer records at once"),
     ErrorCode.OFFSET_METADATA_TOO_LARGE: (41303, ""),
     ErrorCode.OFFSET_OUT_OF_RANGE: (
-        41601,
+        OFFSET_OUT_OF_RANGE,
         "GET /topics/{topic}/partitions/{partition}/offsets tells the ends",
     ),
 }

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from headrace.core.errors import HeadraceError
-from headrace.gateway import Produced
+from headrace.gateway import IdempotencyKeyReused, Produced
 from headrace.web import bodies, media
 from headrace.web.endpoint import send_answer
 from headrace.web.errors import HttpError
@@ -114,13 +114,16 @@ async def _produce(call: Call, partition: int | None) -> None:
         decoded = bodies.decode(_decoder, body)
         _refuse_schemas(decoded)
         records = out_records(decoded.records, media.FORMATS[offered], partition)
-    produced = await call.gateway.produce(
-        call.path["topic"],
-        records,
-        acks=call.query.acks_number,
-        timeout_ms=call.query.timeout_ms,
-        key=key,
-    )
+    try:
+        produced = await call.gateway.produce(
+            call.path["topic"],
+            records,
+            acks=call.query.acks_number,
+            timeout_ms=call.query.timeout_ms,
+            key=key,
+        )
+    except IdempotencyKeyReused as error:
+        raise HttpError(40906, error.message, hint=error.hint) from error
     await send_answer(call, 200, _answer(produced))
 
 

@@ -10,14 +10,14 @@ from typing import Annotated
 import msgspec
 
 from headrace.client.core.models import EARLIEST, LATEST, OffsetSpec, at_time
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.gateway import Follower
 from headrace.protocol.records.decode import Record
 from headrace.web import media
 from headrace.web.bodies import ClientGone
 from headrace.web.door import while_connected
-from headrace.web.errors import HttpError, no_partition, of_failure
+from headrace.web.errors import OFFSET_OUT_OF_RANGE, HttpError, no_partition, of_failure
 from headrace.web.operations import INT32_MAX, Call, Operations
 from headrace.web.record_formats import Offset, PartitionNumber, Timestamp, record_texts
 
@@ -60,6 +60,7 @@ class StreamQuery(
 async def stream_topic(call: Call) -> None:
     with call.door.streams:
         starts = await _starts(call)
+        await _check_offsets(call, starts)
         stream = _Stream(call, starts)
         try:
             await while_connected(call, stream.run())
@@ -83,6 +84,23 @@ async def _starts(call: Call) -> dict[TopicPartition, int | OffsetSpec]:
         return {TopicPartition(topic, number): start for number in chosen}
     # A partition that the id does not know has come into being since.
     return {TopicPartition(topic, number): start.get(number, EARLIEST) for number in chosen}
+
+
+async def _check_offsets(call: Call, starts: Mapping[TopicPartition, int | OffsetSpec]) -> None:
+    """Refuse offsets that are not there before the stream begins, while it can be told."""
+    given = {where: start for where, start in starts.items() if isinstance(start, int)}
+    admin = call.gateway.admin
+    firsts = await admin.list_offsets(dict.fromkeys(given, EARLIEST)) if given else {}
+    ends = await admin.list_offsets(dict.fromkeys(given, LATEST)) if given else {}
+    for where, start in given.items():
+        first, end = firsts[where].offset, ends[where].offset
+        if not first <= start <= end:
+            raise HttpError(
+                OFFSET_OUT_OF_RANGE,
+                f"{where} has no offset {start}",
+                hint=f"begin at {first} (the first) or {end} (the next to come)",
+                kafka_error=ErrorCode.OFFSET_OUT_OF_RANGE.name,
+            )
 
 
 def _start(query: StreamQuery) -> OffsetSpec | int | dict[int, int]:
@@ -153,11 +171,8 @@ class _Stream:
     async def run(self) -> None:
         follower = self._call.gateway.follow(self._starts)
         try:
-            # Before the first byte, so that a bad place is an error and not an empty stream.
-            positions = await follower.positions()
-            first = await follower.poll(0, SLICE_RECORDS)
-            await self._start(_Ids(positions))
-            await self._pump(follower, first)
+            await self._start(_Ids(await follower.positions()))
+            await self._pump(follower)
         finally:
             await follower.close()
 
@@ -172,14 +187,14 @@ class _Stream:
         # An id without data: whoever loses the connection before the first record knows it, too.
         await self._send(_RETRY + b"id: %b\n\n" % ids.now() if self._is_events else b"")
 
-    async def _pump(self, follower: Follower, found: dict[TopicPartition, list[Record]]) -> None:
+    async def _pump(self, follower: Follower) -> None:
         try:
             while True:
+                found = await follower.poll(self._ping_ms, SLICE_RECORDS)
                 for where, records in found.items():
                     async with self._call.door.turns:
                         text = self._text(where.partition, records)
                     await self._send(text)
-                found = await follower.poll(self._ping_ms, SLICE_RECORDS)
                 if not found:
                     await self._send(b": ping\n\n" if self._is_events else b"\n")
         except HeadraceError as error:
