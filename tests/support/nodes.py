@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from headrace.core.broker_configs import BrokerConfig
+from headrace.core.seams import Clock
 from headrace.node.node import Node
 from headrace.node.real_seams import RealClock, RealRandomness, ThreadExecutor
 from headrace.security.authorizer import Authorizer
@@ -17,6 +18,7 @@ async def running_node(
     authorizer: Authorizer | None = None,
     *,
     executor: ThreadExecutor | None = None,
+    clock: Clock | None = None,
     **settings: str,
 ) -> AsyncIterator[Node]:
     """Start on a free port; `settings` are broker keys with underscores for dots."""
@@ -27,7 +29,7 @@ async def running_node(
     node = Node(
         BrokerConfig.from_static({"log.dirs": str(directory), **static}),
         files=files,
-        clock=RealClock(),
+        clock=clock or RealClock(),
         randomness=RealRandomness(),
         executor=executor,
         authorizer=authorizer,
