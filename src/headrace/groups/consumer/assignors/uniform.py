@@ -98,17 +98,22 @@ class _Balancing:
             heappush(by_load, (load + 1, place, member_id))
 
     def _improve(self) -> bool:
-        """Move partitions off every member that is too full; False once nobody is."""
+        """Move partitions off members that are too full, the fullest first; False if none is."""
         moved = False
-        for member_id in sorted(self._load, key=lambda each: -self._load[each]):
+        fullest = [(-load, member_id) for member_id, load in self._load.items()]
+        heapify(fullest)
+        while fullest:
+            load, source = heappop(fullest)
             # Nobody can be two emptier than a member this close to the least loaded one.
-            while self._load[member_id] > min(self._load.values()) + 1:
-                chain = self._chain_from(member_id)
-                if not chain:
-                    break
-                for giver, topic_id, taker in chain:
-                    self._move(giver, topic_id, taker)
+            if -load <= min(self._load.values()) + 1:
+                break
+            chain = self._chain_from(source)
+            for giver, topic_id, taker in chain:
+                self._move(giver, topic_id, taker)
                 moved = True
+            if chain:
+                # Those in between gave as much as they took; the last one is among the emptier.
+                heappush(fullest, (-self._load[source], source))
         return moved
 
     def _chain_from(self, source: str) -> list[tuple[str, UUID, str]]:
