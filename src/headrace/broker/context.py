@@ -1,6 +1,6 @@
 """What a handler sees of the world: the services, who asks, and how to answer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.core.errors import ApiError, ErrorCode
@@ -39,13 +39,14 @@ class Services:
     """Everything handlers may call, built once by the node."""
 
     __slots__ = (
+        "_groups",
+        "_make_groups",
         "authorizer",
         "auto_creation",
         "clock",
         "config",
         "controller",
         "fetch_sessions",
-        "groups",
         "meters",
         "node_id",
         "producer_ids",
@@ -61,7 +62,7 @@ class Services:
         controller: "Controller",
         replicas: "Replicas",
         fetch_sessions: "FetchSessions",
-        groups: "Groups",
+        make_groups: "Callable[[], Groups]",
         producer_ids: "ProducerIds",
         authorizer: Authorizer,
         auto_creation: "AutoCreation",
@@ -74,13 +75,23 @@ class Services:
         self.controller = controller
         self.replicas = replicas
         self.fetch_sessions = fetch_sessions
-        self.groups = groups
+        self._make_groups = make_groups
+        self._groups: Groups | None = None
         self.producer_ids = producer_ids
         self.authorizer = authorizer
         self.auto_creation = auto_creation
         self.meters = meters
         self.clock = clock
         self.randomness = randomness
+
+    @property
+    def groups(self) -> "Groups":
+        """The group coordinator, made when it is first asked for: a broker without groups never
+        loads their half of the protocol."""
+        groups = self._groups
+        if groups is None:
+            groups = self._groups = self._make_groups()
+        return groups
 
 
 class Named(Protocol):

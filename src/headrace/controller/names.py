@@ -2,7 +2,8 @@
 
 import re
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+OFFSETS_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 """Topics the cluster keeps for itself; shown to clients with the internal flag."""
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from headrace.controller.controller import Controller
+from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.groups.journal import Journal
 from headrace.groups.loading import load
-from headrace.groups.records import TOPIC
 from headrace.groups.shard import Shard
 from headrace.protocol.compression import Codec
 from headrace.replication.partition import Partition
@@ -78,7 +78,7 @@ class Homes:
 
     def partition_count(self) -> int | None:
         """Of the topic, if it exists."""
-        topic = self._controller.image.topics.get(TOPIC)
+        topic = self._controller.image.topics.get(OFFSETS_TOPIC)
         return None if topic is None else len(topic.partitions)
 
     def find(self, group_id: str) -> Home:
@@ -95,7 +95,7 @@ class Homes:
     def load_all(self) -> None:
         """Begin with all shards that have anything to load."""
         for index in range(self.partition_count() or 0):
-            partition = self._replicas.find(TOPIC, index)
+            partition = self._replicas.find(OFFSETS_TOPIC, index)
             if partition is not None and index not in self._ready:
                 self._enqueue(index)
 
@@ -119,7 +119,7 @@ class Homes:
     def _open(self, index: int) -> Home:
         """A shard that was not needed so far; one without records is ready at once."""
         self._ready.pop(index, None)
-        partition = self._replicas.find(TOPIC, index)
+        partition = self._replicas.find(OFFSETS_TOPIC, index)
         if partition is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         if partition.log.log_start_offset == partition.log.log_end_offset:
@@ -142,7 +142,7 @@ class Homes:
         try:
             while self._queue:
                 index = self._queue[0]
-                partition = self._replicas.find(TOPIC, index)
+                partition = self._replicas.find(OFFSETS_TOPIC, index)
                 if partition is not None and index not in self._ready:
                     try:
                         shard = await load(partition)
@@ -151,7 +151,7 @@ class Homes:
                         self._queue.rotate(-1)
                         await asyncio.sleep(RETRY_SECONDS)
                         continue
-                    if self._replicas.find(TOPIC, index) is partition:
+                    if self._replicas.find(OFFSETS_TOPIC, index) is partition:
                         self._settle(index, partition, shard)
                 if index in self._queue:
                     self._queue.remove(index)

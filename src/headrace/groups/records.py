@@ -13,8 +13,6 @@ from headrace.protocol.schemas.coordinator_frame import (
 )
 from headrace.protocol.schemas.group_offsets import GroupMetadataValue, OffsetCommitValue
 
-TOPIC = "__consumer_offsets"
-
 # The versions that Apache Kafka writes; its older brokers can read them after a downgrade.
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 3

@@ -13,6 +13,7 @@ from typing import cast
 from headrace.controller.commands import CreateTopics, NewTopic
 from headrace.controller.controller import Controller
 from headrace.controller.image import Delta, Image
+from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.seams import Clock, Randomness
@@ -21,7 +22,6 @@ from headrace.groups.consumer.describe import undescribed
 from headrace.groups.deadlines import Deadlines, Key
 from headrace.groups.homes import Home, Homes, string_hash
 from headrace.groups.journal import Reply
-from headrace.groups.records import TOPIC
 from headrace.groups.settings import GroupSettings
 from headrace.groups.step import Caller, Step
 from headrace.protocol.compression import Codec
@@ -116,7 +116,7 @@ class Groups:
 
     async def ensure_topic(self) -> None:
         """Create `__consumer_offsets` on first need; raises COORDINATOR_NOT_AVAILABLE."""
-        if TOPIC in self._controller.image.topics:
+        if OFFSETS_TOPIC in self._controller.image.topics:
             return
         if self._creation is None:
             loop = asyncio.get_running_loop()
@@ -130,7 +130,7 @@ class Groups:
                 CreateTopics(
                     (
                         NewTopic(
-                            TOPIC,
+                            OFFSETS_TOPIC,
                             config.offsets_topic_num_partitions,
                             config.offsets_topic_replication_factor,
                             configs=(
@@ -145,7 +145,9 @@ class Groups:
         finally:
             self._creation = None
         if created.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            logger.warning("cannot create a topic: topic=%s error=%s", TOPIC, created.message)
+            logger.warning(
+                "cannot create a topic: topic=%s error=%s", OFFSETS_TOPIC, created.message
+            )
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def coordinator_partition(self, group_id: str) -> int:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from headrace.broker.in_process import in_process_client
 from headrace.core.listeners import parse_door
 
 if TYPE_CHECKING:
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
     from headrace.web.server import WebServer
 
 logger = logging.getLogger(__name__)
+
+
+_EVERY_DOOR = ("headrace.broker.in_process", "headrace.gateway")
 
 
 class DoorShut(OSError):
@@ -94,7 +96,7 @@ class Doors:
         address = parse_door("http.listener", self._config.http_listener)
         if address is None:
             return
-        for room in ("headrace.gateway", "headrace.web.server", "headrace.web.process_metrics"):
+        for room in (*_EVERY_DOOR, "headrace.web.server", "headrace.web.process_metrics"):
             await asyncio.to_thread(import_module, room)
         from headrace.web.process_metrics import ProcessMetrics
         from headrace.web.server import serve
@@ -110,13 +112,15 @@ class Doors:
         address = parse_door("text.listener", self._config.text_listener)
         if address is None:
             return
-        await asyncio.to_thread(import_module, "headrace.text.server")
+        for room in (*_EVERY_DOOR, "headrace.text.server"):
+            await asyncio.to_thread(import_module, room)
         from headrace.text.server import serve
         from headrace.text.settings import settings_of
 
         self._text = await serve(self._gateway("text"), settings_of(self._config, address))
 
     def _gateway(self, door: str) -> "Gateway":
+        from headrace.broker.in_process import in_process_client
         from headrace.gateway import Gateway
 
         listener = self._config.parsed_listeners()[0].name

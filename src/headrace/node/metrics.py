@@ -5,7 +5,7 @@ what leaves no trace is counted as it happens, see `core/metrics.py`.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 import headrace
@@ -175,7 +175,7 @@ class NodeMetrics:
         listeners: Sequence[Listener],
         cleaning: CleaningCounts,
         housekeeping: HousekeepingCounts,
-        groups: GroupCounts,
+        groups: Callable[[], GroupCounts | None],
         flush_times: Histogram,
         loop_lag: Histogram,
     ) -> None:
@@ -184,6 +184,7 @@ class NodeMetrics:
         self._listeners = listeners
         self._cleaning = cleaning
         self._housekeeping = housekeeping
+        # None until somebody has asked for a group.
         self._groups = groups
         self._flush_times = flush_times
         self._loop_lag = loop_lag
@@ -197,9 +198,10 @@ class NodeMetrics:
         yield from _topics(partitions)
         yield from _partitions(partitions)
         yield from self._storage()
-        yield REBALANCES.value(self._groups.rebalances)
-        yield COMMITS.value(self._groups.commits)
-        yield EXPIRED_OFFSETS.value(self._groups.expired_offsets)
+        groups = self._groups()
+        yield REBALANCES.value(groups.rebalances if groups else 0)
+        yield COMMITS.value(groups.commits if groups else 0)
+        yield EXPIRED_OFFSETS.value(groups.expired_offsets if groups else 0)
         yield LOOP_LAG.value(self._loop_lag)
 
     def _identity(self) -> Iterator[Family]:

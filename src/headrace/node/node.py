@@ -8,6 +8,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
+from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,7 @@ from headrace.broker.producer_ids import ProducerIds
 from headrace.controller.commands import BumpLeaderEpochs, RegisterBroker, UnfenceBroker
 from headrace.controller.controller import Controller
 from headrace.controller.image import Delta, Endpoint, Image
+from headrace.controller.names import OFFSETS_TOPIC
 from headrace.controller.records import (
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
@@ -32,7 +35,6 @@ from headrace.core.ids import NodeId
 from headrace.core.listeners import SECURITY_PROTOCOLS
 from headrace.core.listeners import Listener as ListenerConfig
 from headrace.core.seams import Clock, Executor, Randomness
-from headrace.groups.service import Groups
 from headrace.log.compaction.checkpoint import CleanerCheckpoint
 from headrace.log.compaction.runner import Compactor, InlineCompactor
 from headrace.log.directory import LogDirectory
@@ -47,6 +49,9 @@ from headrace.security.authorizer import AllowAll, Authorizer
 
 if TYPE_CHECKING:
     from headrace.node.doors import Doors
+
+if TYPE_CHECKING:
+    from headrace.groups.service import Groups
 
 logger = logging.getLogger(__name__)
 
@@ -153,15 +158,13 @@ class Node:
         controller.subscribe(replicas.follow)
         auto_creation = AutoCreation(controller)
         self._on_stop.push_async_callback(auto_creation.close)
-        groups = self._groups = Groups(controller, replicas, self._clock, self._randomness, config)
-        self._on_stop.push_async_callback(groups.close)
         services = Services(
             config=replicas.config,
             node_id=self._node_id,
             controller=controller,
             replicas=replicas,
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
-            groups=groups,
+            make_groups=partial(self._make_groups, controller, replicas),
             producer_ids=ProducerIds(controller, self._node_id),
             authorizer=self._authorizer,
             auto_creation=auto_creation,
@@ -194,7 +197,7 @@ class Node:
             self._listeners,
             cleaning.counts,
             housekeeping.counts,
-            groups,
+            lambda: self._groups,
             group_commit.round_times,
             watch.lag,
         )
@@ -206,15 +209,35 @@ class Node:
         self._tasks.append(asyncio.get_running_loop().create_task(watch.run()))
         for listener in self._listeners:
             listener.open()
+        if OFFSETS_TOPIC in controller.image.topics:
+            self._tasks.append(asyncio.get_running_loop().create_task(self._wake_groups(services)))
+
+    def _make_groups(self, controller: Controller, replicas: Replicas) -> "Groups":
+        from headrace.groups.service import Groups
+
+        groups = Groups(controller, replicas, self._clock, self._randomness, self._config)
+        self._groups = groups
+        self._on_stop.push_async_callback(groups.close)
         groups.start()
+        return groups
+
+    async def _wake_groups(self, services: Services) -> None:
+        """There are groups: their members must be missed if they do not come back."""
+        await self._executor.run(partial(import_module, "headrace.groups.service"))
+        _ = services.groups
+
+    @property
+    def services(self) -> Services:
+        """What handlers work with; there after `start`."""
+        assert self._services is not None, "the node has not been started"
+        return self._services
 
     async def open_doors(self) -> None:
         """Open the doors beside Kafka's that the config names; after `start`."""
-        assert self._services is not None, "the node has not been started"
         from headrace.node.doors import Doors
 
         sources = () if self.metrics is None else (self.metrics,)
-        self.doors = Doors(self._config, self._services, sources)
+        self.doors = Doors(self._config, self.services, sources)
         await self.doors.open()
 
     async def _listen(self, dispatcher: Dispatcher) -> None:
