@@ -1,10 +1,12 @@
-"""A way into the handlers of this process for `headrace.client`: no socket, no codec.
+"""A way into the handlers of this process for `headrace.client`: no socket, no frames.
 
     client = in_process_client(services, door="text", listener="PLAINTEXT")
 
 The doors of a node use it, so they obey the rules of every other client: the authorizer, the
-limits, auto-creation and the coordinators. Requests are handed over as objects in the highest
-version that the route and the call allow; answers come back as futures, in any order.
+limits, auto-creation and the coordinators. Requests are handed over in the highest version that
+the route and the call allow; answers come back as futures, in any order. Records go through as
+they are (produce, fetch); all else goes through its codec once, which drops what the version
+does not have, and parts what the two sides hold.
 """
 
 import asyncio
@@ -31,13 +33,16 @@ from headrace.client.core.settings import ClientSettings
 from headrace.core.errors import HeadraceError
 from headrace.protocol.frames import RequestHeader
 from headrace.protocol.message import Message
-from headrace.protocol.messages.produce import ProduceRequest
+from headrace.protocol.messages.fetch import FetchRequest, FetchResponse
+from headrace.protocol.messages.produce import ProduceRequest, ProduceResponse
 from headrace.security.principal import ANONYMOUS, Principal
 
 logger = logging.getLogger(__name__)
 
 # How long a closing link waits for handlers that are still at work.
 HANDLERS_SECONDS: Final = 5
+# Made for a version by whoever makes them, and large.
+_AS_THEY_ARE: Final = (ProduceResponse, FetchRequest, FetchResponse)
 # Never connected to: the links below lead into this process wherever an address points.
 _NOWHERE: Final = "in-process:1"
 
@@ -80,7 +85,10 @@ class InProcessContext(RequestContext):
     def reply(self, response: Message | None) -> None:
         self._link.answered(self)
         if not self.future.done():
-            self.future.set_result(response)
+            try:
+                self.future.set_result(response and _as_sent(response, self.api_version))
+            except HeadraceError as error:
+                self.future.set_exception(error)
         self._meter.answered(self, response)
 
 
@@ -131,14 +139,12 @@ class InProcessLink:
             return future
         try:
             handler, version = _handler(ask)
-        except UnsupportedApi as error:
+            request = _as_sent(ask.request, version)
+        except HeadraceError as error:
             future.set_exception(error)
             return future
-        request = ask.request
         header = RequestHeader(request.schema.api_key or 0, version, 0, self._client_id, 0)
         context = InProcessContext(self._services, self, header, future)
-        if isinstance(request, ProduceRequest):
-            _own_records(request)
         if ask.expects_answer:
             self._expect(context, ask.timeout_ms)
         else:
@@ -263,12 +269,18 @@ def _handler(ask: Ask) -> tuple[Handler, int]:
     return handler, version
 
 
-def _own_records(request: ProduceRequest) -> None:
-    """Copy the batches: the log patches them in place, and the client may send them again."""
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None:
-                data.records = memoryview(bytearray(data.records))
+def _as_sent(message: Message, version: int) -> Message:
+    """The message as the other side of a socket would see it."""
+    if isinstance(message, ProduceRequest):
+        # Copies of the batches: the log patches them in place, and the client may send them again.
+        for topic in message.topic_data:
+            for data in topic.partition_data:
+                if data.records is not None:
+                    data.records = memoryview(bytearray(data.records))
+        return message
+    if isinstance(message, _AS_THEY_ARE):
+        return message
+    return type(message).decode(memoryview(message.encode(version)), version)
 
 
 def in_process_client(
