@@ -18,6 +18,7 @@ COMMANDS = {
     "group": "headrace.cli.group",
     "produce": "headrace.cli.produce",
     "consume": "headrace.cli.consume",
+    "top": "headrace.cli.top",
     "log": "headrace.cli.log",
     "bench": "headrace.cli.bench",
     "version": "headrace.cli.version",

@@ -1,0 +1,81 @@
+"""One look at a cluster over the Kafka protocol."""
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from headrace.cli.top.rates import GroupLook, Look, TopicLook
+from headrace.client import EARLIEST, LATEST
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from headrace.cli.top.scraping import Scraper
+    from headrace.client import Client
+
+# Beyond this, the lag of groups is not asked for: there is no room to show it either.
+GROUPS_MAX = 500
+
+
+def look(client: "Client", scraper: "Scraper") -> Look:
+    """Ask for everything that is shown; raises where no broker answers."""
+    cluster = client.admin.describe_cluster()
+    # The ends of logs, which rates are made from, as near as possible to the clock.
+    topics, at = _topics(client), time.monotonic()
+    return Look(
+        at=at,
+        time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        cluster_id=cluster.cluster_id,
+        brokers=len(cluster.brokers),
+        topics=topics,
+        groups=_groups(client),
+        metered=scraper.scrape(cluster.cluster_id),
+    )
+
+
+def _topics(client: "Client") -> dict[str, TopicLook]:
+    described = client.admin.list_topics()
+    partitions = [
+        TopicPartition(topic.name, each.partition)
+        for topic in described
+        for each in topic.partitions
+    ]
+    starts = client.admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    ends = client.admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    sizes = _sizes(client)
+    looks = {}
+    for topic in described:
+        own = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
+        end = sum(ends[each].offset for each in own)
+        start = sum(starts[each].offset for each in own)
+        looks[topic.name] = TopicLook(len(own), end - start, end, sizes.get(topic.name))
+    return looks
+
+
+def _sizes(client: "Client") -> dict[str, int]:
+    """Bytes on disk by topic; nothing where one may not ask."""
+    sizes: dict[str, int] = {}
+    try:
+        directories = client.admin.describe_log_dirs()
+    except HeadraceError:
+        return {}
+    for directory in directories:
+        for replica in directory.replicas:
+            topic = replica.partition.topic
+            sizes[topic] = sizes.get(topic, 0) + replica.size_bytes
+    return sizes
+
+
+def _groups(client: "Client") -> dict[str, GroupLook] | None:
+    """State and lag of each group; None where groups are not to be had."""
+    try:
+        groups = client.admin.list_groups()
+        names = [group.group_id for group in groups[:GROUPS_MAX]]
+        lags = client.admin.group_lags(names, members=False) if names else {}
+    except HeadraceError:
+        return None
+    looks = {}
+    for group in groups:
+        known = [each.lag for each in lags.get(group.group_id, ()) if each.lag is not None]
+        looks[group.group_id] = GroupLook(group.state, sum(known) if known else None)
+    return looks

@@ -1,0 +1,104 @@
+"""A picture of a cluster as tables."""
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headrace.cli.top.rates import GroupRow, Picture, TopicRow
+
+UNKNOWN = "-"
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def draw(picture: Picture, rows: int) -> RenderableType:
+    """Figures of the whole, the busiest topics, the groups most behind."""
+    parts: list[RenderableType] = [_heading(picture), _totals(picture)]
+    parts.append(_topics(picture.topics, rows))
+    parts.append(_groups(picture.groups, rows))
+    return Group(*parts)
+
+
+def _heading(picture: Picture) -> Text:
+    brokers = f"{picture.brokers} broker{'s' if picture.brokers != 1 else ''}"
+    text = Text.assemble(
+        ("headrace top", "bold"), f"  {picture.time}  cluster {picture.cluster_id}  {brokers}"
+    )
+    if picture.trouble:
+        text.append(f"\nnot fresh: {picture.trouble}", "bold red")
+    return text
+
+
+def _totals(picture: Picture) -> Table:
+    table = _table("", "msgs/s", "bytes/s", "requests/s", "errors/s", "connections")
+    table.add_row(
+        "in",
+        rate(picture.messages_in),
+        size(picture.bytes_in),
+        rate(picture.requests),
+        rate(picture.errors),
+        UNKNOWN if picture.connections is None else f"{picture.connections:,}",
+    )
+    table.add_row("out", rate(picture.messages_out), size(picture.bytes_out), "", "", "")
+    return table
+
+
+def _topics(topics: list[TopicRow], rows: int) -> Table:
+    rates = ("msgs in/s", "bytes in/s", "msgs out/s", "bytes out/s")
+    table = _table("topic", "partitions", "records", "size", *rates)
+    for row in topics[:rows]:
+        table.add_row(
+            Text(row.topic),
+            f"{row.partitions:,}",
+            f"{row.records:,}",
+            size(row.size_bytes),
+            rate(row.messages_in),
+            size(row.bytes_in),
+            rate(row.messages_out),
+            size(row.bytes_out),
+        )
+    _note_rest(table, len(topics) - rows)
+    return table
+
+
+def _groups(groups: list[GroupRow], rows: int) -> Table:
+    table = _table("group", "state", "lag", "lag change/s")
+    table.columns[1].justify = "left"
+    for row in groups[:rows]:
+        change = UNKNOWN if row.lag_change is None else f"{row.lag_change:+,.0f}"
+        lag = UNKNOWN if row.lag is None else f"{row.lag:,}"
+        table.add_row(Text(row.group), row.state, lag, change)
+    _note_rest(table, len(groups) - rows)
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column(first, justify="left", overflow="fold")
+    for other in others:
+        table.add_column(other, justify="right", no_wrap=True)
+    return table
+
+
+def _note_rest(table: Table, more: int) -> None:
+    if more > 0:
+        table.add_row(Text(f"and {more:,} more", "dim"))
+
+
+def rate(value: float | None) -> str:
+    """So many per second; a decimal while there are few."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.1f}" if 0 < value < 10 else f"{value:,.0f}"
+
+
+def size(value: float | None) -> str:
+    """Bytes in the unit that fits."""
+    if value is None:
+        return UNKNOWN
+    number = float(value)
+    for unit in _UNITS[:-1]:
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} {_UNITS[-1]}"
