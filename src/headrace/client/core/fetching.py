@@ -385,7 +385,7 @@ class Fetching:
     def next_begun(self) -> ReceivedRecord | None:
         """The next record of the chunk that `take_one` has begun: cheap, and sends nothing."""
         cursor = self._iterated
-        if cursor is None or cursor.is_paused or not cursor.has_record():
+        if cursor is None or cursor.is_paused or not self._has_record(cursor):
             return None
         record = cursor.batch[cursor.batch_at]
         cursor.batch_at += 1
@@ -399,11 +399,20 @@ class Fetching:
         if cursor.is_paused or cursor.position is None:
             return out
         while len(out) < records_max:
-            if cursor.has_record():
+            if self._has_record(cursor):
                 out += cursor.take(records_max - len(out))
             elif not self._begin_chunk(cursor):
                 break
         return out
+
+    def _has_record(self, cursor: Cursor) -> bool:
+        try:
+            return cursor.has_record()
+        except HeadraceError as error:
+            # What was read before it is handed out first; nothing behind it is, until a seek.
+            cursor.move(cursor.position, cursor.leader_epoch)
+            cursor.error = error
+            return False
 
     def _begin_chunk(self, cursor: Cursor) -> bool:
         if not cursor.chunks:

@@ -281,13 +281,41 @@ def test_a_seek_during_a_lookup_wins() -> None:
     assert bench.wanted(bench.plan()[0]) == {0: 5, 1: 0}
 
 
-def test_a_damaged_batch_is_an_error_not_a_record() -> None:
-    damaged = bytearray(batch(0, 1))
+def test_a_damaged_batch_is_an_error_after_what_was_read_before_it() -> None:
+    damaged = bytearray(batch(3, 2))
     damaged[-2] ^= 1
     bench = Bench()
-    bench.answer(bench.plan()[0], p0=bytes(damaged))
-    with pytest.raises(CorruptBatch, match="t-0 at offset 0: the checksum"):
-        bench.offsets()
+    bench.answer(bench.plan()[0], p0=batch(0, 3) + damaged + batch(5, 1), p1=batch(0, 1))
+    assert bench.offsets() == {0: [0, 1, 2], 1: [0]}
+    with pytest.raises(CorruptBatch, match="t-0 at offset 3: the checksum"):
+        bench.fetching.raise_error()
+
+
+def test_nothing_behind_a_damaged_batch_is_read_until_a_seek() -> None:
+    damaged = bytearray(batch(0, 2))
+    damaged[-2] ^= 1
+    bench = Bench()
+    for _ in range(2):
+        bench.answer(bench.plan()[0], p0=bytes(damaged) + batch(2, 1))
+        assert bench.offsets() == {}
+        with pytest.raises(CorruptBatch):
+            bench.fetching.raise_error()
+    bench.fetching.seek(T0, 2)
+    bench.answer(bench.plan()[0], p0=batch(2, 1))
+    assert bench.offsets() == {0: [2]}
+
+
+def test_iteration_stops_at_a_damaged_batch() -> None:
+    damaged = bytearray(batch(1, 1))
+    damaged[-2] ^= 1
+    bench = Bench()
+    bench.answer(bench.plan()[0], p0=batch(0, 1) + damaged + batch(2, 1))
+    first = bench.fetching.take_one()
+    assert first is not None
+    assert first.offset == 0
+    assert bench.fetching.take_one() is None
+    with pytest.raises(CorruptBatch):
+        bench.fetching.raise_error()
 
 
 def test_markers_are_stepped_over() -> None:
