@@ -3,7 +3,10 @@
 import re
 
 OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+# The last one is our own: idempotency keys of the plain doors.
+INTERNAL_TOPICS = frozenset(
+    {OFFSETS_TOPIC, "__transaction_state", "__share_group_state", "__headrace_idempotency"}
+)
 """Topics the cluster keeps for itself; shown to clients with the internal flag."""
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"

@@ -37,6 +37,7 @@ _READ_BYTES: Final = 1024 * 1024
 _CLAIMS_PER_READ: Final = 10_000
 _FINGERPRINT_BYTES: Final = 16
 _CLAIM_MS: Final = 15_000
+_LIFETIME_MS_MIN: Final = 60_000
 
 
 class Claim(NamedTuple):
@@ -118,11 +119,12 @@ class Claims:
     async def _create_topic(self) -> None:
         if self._is_there:
             return
+        lifetime_ms = max(self._limits.key_lifetime_ms, _LIFETIME_MS_MIN)
         # Not compacted: compaction keeps the last record of a key, and the first one counts.
         configs = {
             "cleanup.policy": "delete",
-            "retention.ms": str(2 * self._limits.key_lifetime_ms),
-            "segment.ms": str(self._limits.key_lifetime_ms),
+            "retention.ms": str(2 * lifetime_ms),
+            "segment.ms": str(lifetime_ms),
         }
         try:
             await self._client.admin.create_topics([NewTopic(TOPIC, 1, configs=configs)])

@@ -138,11 +138,11 @@ class LineReader:
     # -- lines
 
     def _line(self, line: bytes, out: list[Request]) -> None:
-        if line[-1:] == b"\r":
-            line = line[:-1]
         if len(line) > self._settings.line_bytes_max:
             self._too_long(out)
             return
+        if line[-1:] == b"\r":
+            line = line[:-1]
         if line[:8] == b"PUBLISH ":
             topic, _, message = line[8:].partition(b" ")
             if topic and message and message[0] not in _MAY_BE_OPTION:

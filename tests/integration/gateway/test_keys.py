@@ -1,0 +1,136 @@
+"""Idempotency keys: a repeated request is answered as the first one was."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from headrace.client import NewTopic
+from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.gateway import (
+    Gateway,
+    GatewayLimits,
+    IdempotencyKeyReused,
+    OutRecord,
+    TooManyRecords,
+)
+from tests.support.brokers import HeadraceProcess
+from tests.support.gateways import FORMS, gateway_of, remote_gateway
+
+RECORDS = [OutRecord(b"%d" % number) for number in range(10)]
+
+
+async def count(gateway: Gateway, topic: str, partitions: int = 1) -> int:
+    found = [len((await gateway.read(topic, number)).records) for number in range(partitions)]
+    return sum(found)
+
+
+async def test_a_repeated_request_gets_the_first_ones_offsets(gateway: Gateway) -> None:
+    await gateway.admin.create_topics([NewTopic("orders", 3)])
+    await gateway.produce("orders", RECORDS[:4])
+    first = await gateway.produce("orders", RECORDS, key="k")
+    await gateway.produce("orders", RECORDS)
+    assert await gateway.produce("orders", RECORDS, key="k") == first
+    assert await count(gateway, "orders", 3) == 24
+
+
+async def test_the_topic_of_the_keys_is_the_clusters_own(gateway: Gateway) -> None:
+    await gateway.produce("orders", RECORDS, key="k")
+    assert [topic.name for topic in await gateway.admin.list_topics()] == ["orders"]
+
+
+async def test_requests_with_the_same_key_at_once_are_written_once(gateway: Gateway) -> None:
+    await gateway.admin.create_topics([NewTopic("orders", 2)])
+    answers = await asyncio.gather(*(gateway.produce("orders", RECORDS, key="k") for _ in range(8)))
+    assert all(answer == answers[0] for answer in answers)
+    assert await count(gateway, "orders", 2) == 10
+
+
+async def test_other_records_under_the_same_key_are_refused(gateway: Gateway) -> None:
+    await gateway.produce("orders", RECORDS, key="k")
+    for other in (
+        RECORDS[:-1],
+        [*RECORDS[:-1], OutRecord(b"x")],
+        [OutRecord(record.value, b"key") for record in RECORDS],
+        [OutRecord(record.value, None, 0) for record in RECORDS],
+        [OutRecord(record.value, headers=[("h", None)]) for record in RECORDS],
+    ):
+        with pytest.raises(IdempotencyKeyReused):
+            await gateway.produce("orders", other, key="k")
+    assert await count(gateway, "orders") == 10
+
+
+async def test_a_key_counts_for_its_topic(gateway: Gateway) -> None:
+    for topic in ("orders", "bills"):
+        done = await gateway.produce(topic, RECORDS, key="k")
+        assert [each.offset for each in done] == list(range(10))
+
+
+async def test_a_key_remembers_where_records_went_when_partitions_are_added(
+    gateway: Gateway,
+) -> None:
+    await gateway.admin.create_topics([NewTopic("orders", 2)])
+    keyed = [OutRecord(b"v", b"key-%d" % number) for number in range(20)]
+    first = await gateway.produce("orders", keyed, key="k")
+    await gateway.admin.create_partitions({"orders": 7})
+    assert await gateway.partitions("orders") == 7
+    assert await gateway.produce("orders", keyed, key="k") == first
+
+
+async def test_large_requests_are_repeated_batch_by_batch(gateway: Gateway) -> None:
+    configs = {"max.message.bytes": "3000"}
+    await gateway.admin.create_topics([NewTopic("small", 1, configs=configs)])
+    large = [OutRecord(b"%d" % number * 600) for number in range(10)]
+    first = await gateway.produce("small", large, key="k")
+    assert [each.offset for each in first] == list(range(10))
+    assert await gateway.produce("small", large, key="k") == first
+    assert await count(gateway, "small") == 10
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_more_than_brokers_remember_is_refused(form: str, tmp_path: Path) -> None:
+    async with gateway_of(form, tmp_path, limits=GatewayLimits(batch_bytes=1000)) as gateway:
+        with pytest.raises(TooManyRecords):
+            await gateway.produce("orders", [OutRecord(b"x" * 900)] * 6, key="k")
+        assert (await gateway.read("orders", 0)).records == []
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256])
+async def test_a_key_is_neither_empty_nor_long(gateway: Gateway, key: str) -> None:
+    with pytest.raises(HeadraceError) as refused:
+        await gateway.produce("orders", RECORDS, key=key)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+async def test_a_key_needs_acks_of_all(gateway: Gateway) -> None:
+    with pytest.raises(HeadraceError, match="acks=all"):
+        await gateway.produce("orders", RECORDS, acks=1, key="k")
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_key_is_forgotten_after_its_lifetime(form: str, tmp_path: Path) -> None:
+    async with gateway_of(form, tmp_path, limits=GatewayLimits(key_lifetime_ms=0)) as gateway:
+        first = await gateway.produce("orders", RECORDS, key="k")
+        second = await gateway.produce("orders", RECORDS[:3], key="k")
+    assert (first[0].offset, second[0].offset) == (0, 10)
+
+
+async def test_two_gateways_agree_on_a_key(tmp_path: Path) -> None:
+    broker = HeadraceProcess(tmp_path / "data")
+    broker.start()
+    try:
+        async with (
+            remote_gateway(broker.bootstrap_servers) as one,
+            remote_gateway(broker.bootstrap_servers) as two,
+        ):
+            await one.admin.create_topics([NewTopic("orders", 2)])
+            # So that their turns differ: what was claimed counts, not what each would choose.
+            await one.produce("orders", RECORDS[:1])
+            for key in ("a", "b", "c"):
+                answers = await asyncio.gather(
+                    *(each.produce("orders", RECORDS, key=key) for each in (one, two, one, two))
+                )
+                assert all(answer == answers[0] for answer in answers)
+            assert await count(one, "orders", 2) == 31
+    finally:
+        broker.stop()
