@@ -127,7 +127,7 @@ def heartbeat(
 def leave(
     group: ConsumerGroup, request: LeaveGroupRequest, around: Circumstances
 ) -> Decided[LeaveGroupResponse]:
-    """Remove those classic members that exist; the others are told why not."""
+    """Remove those members that exist; the others are told why not."""
     identities = request.members or [MemberIdentity(member_id=request.member_id)]
     gone: list[Member] = []
     answers: list[MemberResponse] = []
@@ -269,13 +269,13 @@ def _known(
 
 
 def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> Member:
-    """Who leaves; an administrator may name a static member without its member id."""
+    """Who leaves, of either protocol: an administrator sends this too, by instance id alone."""
     instance_id = identity.group_instance_id
-    if instance_id is None or identity.member_id:
-        return _known(group, identity.member_id, instance_id)[0]
+    if instance_id is None:
+        return group.member(identity.member_id)
     member = group.static_member(instance_id)
-    member_id = member.member_id if member is not None else ""
-    return _known(group, member_id, instance_id)[0]
+    member_id = identity.member_id or (member.member_id if member is not None else "")
+    return group.static_member_as(instance_id, member_id)
 
 
 def _check_generation(member: Member, generation_id: int) -> None:

@@ -54,7 +54,7 @@ def _member(group: ConsumerGroup, member: Member, topics: TopicsView) -> Describ
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topic_names),
-        subscribed_topic_regex=member.topic_regex,
+        subscribed_topic_regex=member.topic_regex or "",
         assignment=_assignment(member.assigned, topics),
         target_assignment=_assignment(group.target_of(member.member_id), topics),
         member_type=CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,

@@ -8,7 +8,7 @@ its part of the target on its own, epoch by epoch.
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.consumer import records as written
@@ -36,6 +36,9 @@ from headrace.protocol.schemas.consumer_groups import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
+INITIAL_EPOCH: Final = 1
+"""Kafka's: the first member brings the second epoch."""
+
 
 class ResolvedPattern(NamedTuple):
     """The topics a regular expression stood for when it was last looked at."""
@@ -53,7 +56,7 @@ class ConsumerGroup:
     protocol_type: ClassVar[str] = "consumer"
 
     group_id: str
-    epoch: int = 0
+    epoch: int = INITIAL_EPOCH
     metadata_hash: int = 0
     assignment_epoch: int = 0
     members: dict[str, Member] = field(default_factory=dict)
@@ -211,7 +214,7 @@ class ConsumerGroup:
             change(self, record.key, record.value)
 
     def _apply_epoch(self, _: Any, value: ConsumerGroupMetadataValue | None) -> None:
-        self.epoch = 0 if value is None else value.epoch
+        self.epoch = INITIAL_EPOCH if value is None else value.epoch
         self.metadata_hash = 0 if value is None else value.metadata_hash
 
     def _apply_target_epoch(

@@ -188,7 +188,8 @@ def replace_member(draft: Draft, old: Member, member_id: str) -> Member:
 def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> None:
     """Fence a member that knows another epoch; one behind is fine if it may have missed ours."""
     received = request.member_epoch
-    if received == member.epoch:
+    # Whoever starts anew says with it that it owns nothing, so there is nothing to fence.
+    if received in (member.epoch, JOIN_EPOCH):
         return
     if received < member.epoch and received == member.previous_epoch:
         owned = owned_partitions(request)

@@ -11,8 +11,6 @@ from typing import Any
 
 from headrace.core.errors import ApiError, ErrorCode
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-
 
 def check(pattern: str) -> None:
     """Refuse what is no regular expression."""
@@ -22,7 +20,10 @@ def check(pattern: str) -> None:
 def matching(
     pattern: str, names: Iterable[str], can_describe: Callable[[str], bool]
 ) -> frozenset[str]:
-    """The topics whose whole name matches and whom the subscriber may know of."""
+    """The topics whose whole name matches and whom the subscriber may know of.
+
+    Internal topics are topics like others here; so they are for Kafka.
+    """
     matches = _compiled(pattern).fullmatch
     return frozenset(name for name in names if matches(name) and can_describe(name))
 

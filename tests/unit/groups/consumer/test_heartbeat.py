@@ -40,7 +40,7 @@ def refused(coordinator: Coordinator, client: Client, **fields: Any) -> ApiError
 def test_the_first_member_gets_everything_at_once(coordinator: Coordinator) -> None:
     (only,) = joined(coordinator, "m1")
     assert len(only.target) == 4
-    assert only.epoch == coordinator.group.epoch == 1
+    assert only.epoch == coordinator.group.epoch == 2
     assert coordinator.group.state_name() == "Stable"
 
 
@@ -57,14 +57,14 @@ def test_a_partition_changes_hands_only_after_its_owner_gave_it_up(
     old.beat(coordinator)
     assert len(old.target) == 2
     assert coordinator.group.members["m1"].state is MemberState.UNREVOKED_PARTITIONS
-    assert old.epoch == 1, "it stays in its epoch until it has given up what it should"
+    assert old.epoch == 2, "it stays in its epoch until it has given up what it should"
     old.beat(coordinator)  # says nothing about its partitions, so nothing is given up
     new.beat(coordinator)
     assert new.target == set()
 
     old.reconcile()
     old.beat(coordinator)
-    assert old.epoch == 2
+    assert old.epoch == 3
     new.beat(coordinator)
     assert len(new.target) == 2
     assert new.target.isdisjoint(old.owned)
@@ -102,7 +102,7 @@ def test_a_member_with_another_subscription_moves_the_group(coordinator: Coordin
     (member,) = joined(coordinator, "m1")
     member.subscribe(["t", "u"])
     member.beat(coordinator)
-    assert coordinator.group.epoch == 2
+    assert coordinator.group.epoch == 3
     assert len(member.target) == 6
 
 
@@ -128,7 +128,7 @@ def test_metadata_that_does_not_concern_the_group_leaves_it_alone(
     coordinator.set_topic("other", 3)
     written = len(coordinator.log)
     member.beat(coordinator)
-    assert coordinator.group.epoch == 1
+    assert coordinator.group.epoch == 2
     assert len(coordinator.log) == written
 
 
@@ -147,7 +147,9 @@ def test_the_assignor_most_members_ask_for_is_used(coordinator: Coordinator) -> 
 def test_a_member_from_the_future_or_the_far_past_is_fenced(coordinator: Coordinator) -> None:
     first, second = joined(coordinator, "m1", "m2")
     settle(coordinator, [first, second])
-    for epoch in (first.epoch + 1, first.epoch - 2 or 99):
+    joined(coordinator, "m3")
+    settle(coordinator, [first, second])
+    for epoch in (first.epoch + 1, 1):
         error = refused(coordinator, first, member_epoch=epoch)
         assert error.code is ErrorCode.FENCED_MEMBER_EPOCH
 
@@ -173,6 +175,18 @@ def test_one_epoch_behind_is_too_far_with_partitions_it_should_not_have(
     foreign = owned_topics(second.owned)
     error = refused(coordinator, first, member_epoch=first.epoch - 1, topic_partitions=foreign)
     assert error.code is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_a_member_that_starts_anew_is_given_its_partitions_again(
+    coordinator: Coordinator,
+) -> None:
+    first, second = joined(coordinator, "m1", "m2")
+    settle(coordinator, [first, second])
+    before, epoch = set(first.owned), first.epoch
+    first.drop()
+    assert first.beat(coordinator) is ErrorCode.NONE
+    assert first.target == before
+    assert first.epoch == epoch == coordinator.group.epoch
 
 
 def test_strangers_are_told_what_is_unknown(coordinator: Coordinator) -> None:
