@@ -29,12 +29,18 @@ _KEYS = (
     "broker_id",
     "producer_id",
     "log_dir",
+    "group_id",
+    "member_id",
+    "key",
 )
 _NAME_KEYS = ("name", "topic", "resource_name", "topic_id")
+# Bytes that members of a group hand to each other; everything else that is bytes is records.
+_OPAQUE = {"metadata", "assignment", "member_metadata", "member_assignment"}
 _HIDDEN = {"cluster_id": "the cluster's id", "session_id": "a session"}
 _SIZES = {"total_bytes", "usable_bytes"}
 _DAY_MS = 86_400_000
 _MADE_UP_IDS = 1 << 32
+_MEMBER_ID = re.compile(r"(.*)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LONG_NUMBER = re.compile(r"-?\d{13,19}")
 
 
@@ -46,6 +52,11 @@ class Names:
     data_dir: str
     uuids: dict[UUID, str] = field(default_factory=dict)
     producers: dict[int, int] = field(default_factory=dict)
+    members: dict[str, str] = field(default_factory=dict)
+
+    def of_member(self, value: str, prefix: str) -> str:
+        """A name for a member id that the broker made up, in the order seen."""
+        return self.members.setdefault(value, f"{prefix}-member {len(self.members)}")
 
     def of_uuid(self, value: UUID) -> str:
         """A name for an id; the null id keeps its own."""
@@ -75,7 +86,7 @@ def plain(value: Any, version: int, names: Names, name: str = "") -> Plain:
     if isinstance(value, UUID):
         return names.of_uuid(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return batches(bytes(value))
+        return bytes(value).hex() if name in _OPAQUE else batches(bytes(value))
     return _scalar(value, names, name)
 
 
@@ -85,6 +96,9 @@ def _scalar(value: Any, names: Names, name: str) -> Plain:
     if isinstance(value, str):
         if name in _HIDDEN and value:
             return _HIDDEN[name]
+        member = _MEMBER_ID.fullmatch(value)
+        if member is not None:
+            return names.of_member(value, member[1])
         masked = value.replace(names.data_dir, "the data directory")
         return _LONG_NUMBER.sub(_masked_number, masked)
     assert isinstance(value, int)

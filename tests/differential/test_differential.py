@@ -15,6 +15,8 @@ from tests.differential import (
     script_cluster,
     script_configs,
     script_fetch,
+    script_group_offsets,
+    script_groups,
     script_offsets,
     script_produce,
     script_sequences,
@@ -36,11 +38,17 @@ _MODULES = (
     script_topics,
     script_configs,
     script_cluster,
+    script_groups,
+    script_group_offsets,
     script_sequences,
 )
 # The node id is set on both, so that both report it as set and not as a default; the scripts write
-# records of long ago, which retention would take away.
-_SETTINGS = {"node.id": "0", "log.retention.ms": "-1"}
+# records of long ago, which retention would take away. A first member is not made to wait.
+_SETTINGS = {
+    "node.id": "0",
+    "log.retention.ms": "-1",
+    "group.initial.rebalance.delay.ms": "0",
+}
 _GOOD_REQUESTS = 3
 
 

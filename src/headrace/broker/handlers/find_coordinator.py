@@ -41,7 +41,7 @@ async def find_coordinator(
     found = await _find(ctx, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        error_message=found.error_message,
+        error_message=found.error_message or ErrorCode(found.error_code).name,
         node_id=found.node_id,
         host=found.host,
         port=found.port,
@@ -52,7 +52,7 @@ async def _find(ctx: RequestContext, key_type: int, key: str) -> Coordinator:
     try:
         return await _coordinator(ctx, key_type, key)
     except HeadraceError as error:
-        message = None if error.message == error.code.name else error.message
+        message = "" if error.message == error.code.name else error.message
         return _nobody(key, error.code, message)
 
 
@@ -70,7 +70,9 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Coordina
     partition = services.controller.image.partition(OFFSETS_TOPIC, index)
     for broker, endpoint in reachable_brokers(ctx):
         if partition is not None and broker.id == partition.leader and not broker.fenced:
-            return Coordinator(key=key, node_id=broker.id, host=endpoint.host, port=endpoint.port)
+            return Coordinator(
+                key=key, node_id=broker.id, host=endpoint.host, port=endpoint.port, error_message=""
+            )
     raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 

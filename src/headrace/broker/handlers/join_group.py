@@ -1,7 +1,7 @@
 """JoinGroup: enter a classic group; answered when the rebalance is through."""
 
 from headrace.broker.context import RequestContext
-from headrace.broker.group_requests import answering, caller
+from headrace.broker.group_requests import caller
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.protocol.message import Message
@@ -11,29 +11,30 @@ from headrace.security.authorizer import Operation, ResourceType
 NULL_PROTOCOL_SINCE = 7
 
 
-def _refuse(request: JoinGroupRequest, code: ErrorCode, _: str | None) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        error_code=code,
-        protocol_name="",
-        leader="",
-        member_id=request.member_id,
-        members=[],
-    )
-
-
-@handles(JoinGroupRequest, refuse=_refuse)
+@handles(JoinGroupRequest)
 def join_group(ctx: RequestContext, request: JoinGroupRequest) -> None:
     """Hand the member to its group."""
-    ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     if ctx.api_version == 0:
         request.rebalance_timeout_ms = request.session_timeout_ms
-    reply = answering(ctx, request, _refuse)
 
     def answer(outcome: Message | ApiError) -> None:
         ctx.resume()
-        if isinstance(outcome, JoinGroupResponse) and outcome.protocol_name is None:
-            outcome.protocol_name = None if ctx.api_version >= NULL_PROTOCOL_SINCE else ""
-        reply(outcome)
+        if isinstance(outcome, ApiError):
+            response = _refused(request, outcome.code)
+        else:
+            assert isinstance(outcome, JoinGroupResponse)
+            response = outcome
+        if ctx.api_version < NULL_PROTOCOL_SINCE and response.protocol_name is None:
+            response.protocol_name = ""
+        ctx.reply(response)
 
     ctx.park()
-    ctx.services.groups.join(request, caller(ctx, request.group_instance_id), answer)
+    try:
+        ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
+        ctx.services.groups.join(request, caller(ctx, request.group_instance_id), answer)
+    except ApiError as error:
+        answer(error)
+
+
+def _refused(request: JoinGroupRequest, code: ErrorCode) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, leader="", member_id=request.member_id, members=[])
