@@ -5,13 +5,14 @@ and when the core says that something is due. Only lookups wait, each in a task 
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.client.core.failures import BufferFull, ClientClosed
+from headrace.client.core.failures import BufferFull, ClientClosed, SenderFailed
 from headrace.client.core.identity import new_identity
 from headrace.client.core.lookups import ensure_topics, partition_error
 from headrace.client.core.produce_calls import ProduceCall
@@ -24,6 +25,8 @@ from headrace.protocol.message import Message
 if TYPE_CHECKING:
     from headrace.client.aio.client import AsyncClient
     from headrace.client.aio.link import Answer
+
+logger = logging.getLogger(__name__)
 
 ROOM_PER_RECORD = 64
 
@@ -146,6 +149,15 @@ class Sender:
 
     def _step(self) -> None:
         self._soon = None
+        try:
+            self._drain()
+        except Exception as error:
+            # A fault of ours: whoever waits for an answer must not wait forever for it.
+            self._fail_all(SenderFailed(f"the producer cannot go on: {error!r}"))
+            self._tell_waiters()
+            raise
+
+    def _drain(self) -> None:
         sending, now_ms = self.sending, self._client.now_ms() + _EARLY_MS
         with self._lock:
             sending.expire(now_ms)
@@ -202,7 +214,8 @@ class Sender:
         else:
             failure = answer.exception()
             if failure is not None and not isinstance(failure, HeadraceError):
-                raise failure
+                logger.error("a request failed", exc_info=failure)
+                failure = SenderFailed(f"a request failed: {failure!r}")
             outcome = failure or answer.result()
         with self._lock:
             self.sending.answered(call, outcome, self._client.now_ms())

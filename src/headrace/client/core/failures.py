@@ -62,6 +62,10 @@ class DeliveryTimedOut(FinalError):
     code = ErrorCode.REQUEST_TIMED_OUT
 
 
+class SenderFailed(FinalError):
+    """A fault in the producer itself; what was on its way may or may not have arrived."""
+
+
 class BufferFull(FinalError):
     """The producer's buffer stayed full for as long as send() may wait."""
 

@@ -15,6 +15,8 @@ from headrace.client import (
     RecordMetadata,
     TopicPartition,
 )
+from headrace.client.core.failures import SenderFailed
+from headrace.client.core.sending import Sending
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.protocol.message import Message
 from headrace.protocol.messages.init_producer_id import (
@@ -320,5 +322,25 @@ def test_a_wrong_partition_is_not_called_a_missing_topic(run: Run, loop: Virtual
             log.broker.partitions = 6
             added = await producer.send_and_wait("t", b"v", partition=5)
             assert added.partition == 5
+
+    run(story())
+
+
+def test_a_fault_in_the_producer_leaves_nobody_waiting(
+    run: Run, loop: VirtualLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> float:
+        raise ZeroDivisionError("a mistake")
+
+    async def story() -> None:
+        _, client = await opened(loop)
+        async with client, client.producer() as producer:
+            await producer.send_and_wait("t", b"first")
+            monkeypatch.setattr(Sending, "next_due_ms", broken)
+            delivery = await producer.send("t", b"second")
+            with pytest.raises(SenderFailed, match="a mistake"):
+                await delivery
+        assert [type(failure["exception"]) for failure in loop.failures] == [ZeroDivisionError]
+        loop.failures.clear()
 
     run(story())
