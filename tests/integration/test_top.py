@@ -1,9 +1,13 @@
 """`headrace top` against real brokers, with and without the metrics of an HTTP door."""
 
 import json
+import os
+import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -76,6 +80,28 @@ def test_many_pictures_come_as_lines_until_nobody_reads(broker: Broker) -> None:
         process.stdout.close()
         process.wait(WAIT_SECONDS)
     assert len({line["time"] for line in lines}) == 3
+
+
+def test_the_live_view_is_redrawn_in_a_terminal_and_control_c_ends_it(broker: Broker) -> None:
+    command = [sys.executable, "-m", "headrace", "top", "--interval", "0.1"]
+    command += ["--bootstrap", broker.bootstrap_servers, "--metrics", "off"]
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
+    try:
+        with subprocess.Popen(command, stdout=theirs, env=environment) as process:
+            os.close(theirs)
+            seen = b""
+            while seen.count(b"orders") < 3:
+                seen += os.read(ours, 65536)
+            process.send_signal(signal.SIGINT)
+            with suppress(OSError):  # how a terminal says that nobody writes to it any more
+                while data := os.read(ours, 65536):
+                    seen += data
+            assert process.wait(WAIT_SECONDS) == 0
+    finally:
+        os.close(ours)
+    assert b"\x1b[?1049h" in seen  # a screen of its own...
+    assert b"\x1b[?1049l" in seen  # ...and the old one back
 
 
 def test_where_nothing_answers_it_says_so() -> None:
