@@ -10,6 +10,17 @@ from tests.support.brokers import ApacheKafka, BrokerProcess, HeadraceProcess
 from tests.support.groups import required
 from tests.support.topics import Topics
 
+GROUP_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "offsets.topic.num.partitions": "3",
+}
+"""Members are missed after 3 seconds, as the classic ones of the tests ask for themselves."""
+
 # One worker has Apache Kafka: it takes many seconds to start.
 KAFKA = pytest.param("kafka", marks=pytest.mark.xdist_group("client-kafka"))
 
@@ -22,9 +33,9 @@ def broker(
     data_dir = tmp_path_factory.mktemp(request.param) / "data"
     started: BrokerProcess
     if request.param == "kafka":
-        started = required(lambda: ApacheKafka(data_dir))
+        started = required(lambda: ApacheKafka(data_dir, GROUP_SETTINGS))
     else:
-        started = HeadraceProcess(data_dir)
+        started = HeadraceProcess(data_dir, GROUP_SETTINGS)
     started.start()
     yield started
     started.stop()

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from functools import cached_property
 from itertools import count
 from types import TracebackType
@@ -131,15 +132,18 @@ class AsyncClient:
         """Close producers (flushing them), readers, consumers (leaving their groups) and links."""
         if self._closed:
             return
-        for part in list(self._owned):
-            await part.close()
-        self._closed = True
-        links = list(self._links.values())
-        self._links.clear()
-        for link in links:
-            link.close()
-        for link in links:
-            await link.wait_closed()
+        try:
+            async with AsyncExitStack() as stack:  # all are closed, whatever one of them raises
+                for part in reversed(list(self._owned)):
+                    stack.push_async_callback(part.close)
+        finally:
+            self._closed = True
+            links = list(self._links.values())
+            self._links.clear()
+            for link in links:
+                link.close()
+            for link in links:
+                await link.wait_closed()
 
     def forget(self, part: "AsyncProducer | AsyncReader | AsyncConsumer") -> None:
         """A part has been closed by itself; the client need not do it again."""

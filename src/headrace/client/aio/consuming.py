@@ -92,12 +92,12 @@ class ConsumerEngine:
         """Prepare to leave: commit if that is automatic; what the program must still be told."""
         if self.settings.auto_commit:
             await self._commit_last(None)
-        self._is_subscribed = False
-        await self._member.stop()
         return self.membership.farewell()
 
     async def leave(self, reason: str) -> None:
         """Give up everything, and tell the group."""
+        await self._member.stop()
+        self._is_subscribed = False
         self.consuming.remove(self.fetching.partitions)
         await self._member.leave(reason)
 

@@ -3,6 +3,7 @@
 import inspect
 import selectors
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cached_property
 from itertools import count
 from types import TracebackType
@@ -128,12 +129,15 @@ class Client:
         """Close producers (flushing), readers, consumers (leaving their groups) and sockets."""
         if self._closed:
             return
-        for part in self._owned:
-            part.close()
-        self._closed = True
-        for link in self._links.values():
-            link.fail(ClientClosed("connection"))
-        self._links.clear()
+        try:
+            with ExitStack() as stack:  # all are closed, whatever one of them raises
+                for part in reversed(self._owned):
+                    stack.callback(part.close)
+        finally:
+            self._closed = True
+            for link in self._links.values():
+                link.fail(ClientClosed("connection"))
+            self._links.clear()
 
     # -- driving the core
 

@@ -184,11 +184,11 @@ class Membership(ABC):
 
     @abstractmethod
     def farewell(self) -> Notice | None:
-        """Stop being a member; what the program must be told of it, if anything."""
+        """What the program must be told before we leave, if anything; nothing changes yet."""
 
     @abstractmethod
     def leave_request(self, reason: str) -> Send | None:
-        """The last request, if the group must be told that we go."""
+        """Stop being a member; the last request, if the group must be told that we go."""
 
     @abstractmethod
     def commit_refused(self, error: HeadraceError) -> None:

@@ -228,7 +228,7 @@ class ClassicMembership(Membership):
 
     def _go_away(self) -> Step:
         """The program does not poll any more: let others have its partitions."""
-        send = self.leave_request("no poll within max_poll_interval_ms")
+        send = self._leave(self._member_id, "no poll within max_poll_interval_ms")
         if send is None:
             self._gone_away()
             return Wait(float("inf"))
@@ -408,21 +408,20 @@ class ClassicMembership(Membership):
     # -- the end
 
     def farewell(self) -> Notice | None:
-        was_member = self._state is not _State.AWAY and self._generation != _NO_GENERATION
-        told = tuple(sorted(self._owned))
-        self._state = _State.IDLE
-        self._notice = None
-        self._ahead.clear()
-        self._owned = frozenset()
-        self._owned_since = _NO_GENERATION
-        self.error = None
-        if not told:
+        if not self._owned:
             return None
-        return Notice(Change.REVOKED if was_member else Change.LOST, told)
+        is_member = self._generation != _NO_GENERATION
+        return Notice(Change.REVOKED if is_member else Change.LOST, tuple(sorted(self._owned)))
 
     def leave_request(self, reason: str) -> Send | None:
-        member_id, self._member_id = self._member_id, ""
-        self._generation = _NO_GENERATION
+        member_id = self._member_id
+        self._forget_generation(forget_member=True)
+        self._state = _State.IDLE
+        self._owned = frozenset()
+        self.error = None
+        return self._leave(member_id, reason)
+
+    def _leave(self, member_id: str, reason: str) -> Send | None:
         if not member_id or self._settings.group_instance_id is not None:
             # A static member keeps its place for a session: that is what it is for.
             return None

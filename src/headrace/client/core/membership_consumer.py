@@ -300,22 +300,19 @@ class ConsumerMembership(Membership):
     # -- the end
 
     def farewell(self) -> Notice | None:
-        was_member = self._state is _State.JOINED
-        told = self._named(self._owned)
-        self._state = _State.IDLE
-        self._notice = None
-        self._owned = frozenset()
-        self.error = None
-        if not told:
+        if not self._owned:
             return None
-        return Notice(Change.REVOKED if was_member else Change.LOST, told)
+        is_member = self._state is _State.JOINED
+        return Notice(Change.REVOKED if is_member else Change.LOST, self._named(self._owned))
 
     def leave_request(self, reason: str) -> Send | None:  # noqa: ARG002 - the classic one's
-        if self._epoch == _JOIN and self._known is None and self._telling is None:
-            return None
-        self._telling = self._known = None
+        was_heard = self._known is not None or self._telling is not None
+        self._state = _State.IDLE
         self._epoch = _JOIN
-        return self._send(self._leave_message())
+        self._notice = self._known = self._telling = None
+        self._owned = frozenset()
+        self.error = None
+        return self._send(self._leave_message()) if was_heard else None
 
     def commit_refused(self, error: HeadraceError) -> None:
         if self._state is _State.JOINED and error.code in _FENCED:
