@@ -63,6 +63,7 @@ def commit(
                 metadata,
                 step.time_ms,
                 expire_ms,
+                topic.topic_id,
             )
             partition = TopicPartition(topic.name, each.partition_index)
             step.write(commit_record(request.group_id, partition, committed))
@@ -182,6 +183,13 @@ def delete_group(shard: Shard, group_id: str, step: Step) -> ErrorCode:
 def forget_topics(shard: Shard, topics: frozenset[str], step: Step) -> None:
     """The topics were deleted; offsets into them mean nothing any more."""
     for group_id, partition in shard.offsets.in_topics(topics):
+        step.write(tombstone(group_id, partition))
+
+
+def forget_lost_topics(shard: Shard, step: Step) -> None:
+    """The same after a load, for topics that went while nobody looked."""
+    ids = {topic.name: topic.id for topic in step.image.topics.values()}
+    for group_id, partition in shard.offsets.without_topic(ids):
         step.write(tombstone(group_id, partition))
 
 

@@ -1,9 +1,10 @@
 """Committed offsets of the groups of one shard."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import NamedTuple
+from uuid import UUID
 
-from headrace.core.ids import TopicPartition
+from headrace.core.ids import NO_TOPIC_ID, TopicPartition
 from headrace.groups.records import GroupRecord
 from headrace.protocol.schemas.group_offsets import OffsetCommitKey, OffsetCommitValue
 
@@ -15,8 +16,10 @@ class CommittedOffset(NamedTuple):
     leader_epoch: int
     metadata: str
     commit_ms: int
-    expire_ms: int
+    expire_ms: int = -1
     """For commits that brought a retention time of their own; otherwise -1."""
+    topic_id: UUID = NO_TOPIC_ID
+    """Unknown in records of older brokers."""
 
 
 class Offsets:
@@ -54,12 +57,24 @@ class Offsets:
             if not offsets:
                 del self._groups[group_id]
 
-    def in_topics(self, topics: frozenset[str]) -> Iterator[tuple[str, TopicPartition]]:
+    def in_topics(self, topics: frozenset[str]) -> list[tuple[str, TopicPartition]]:
         """Every group and partition with an offset in one of these topics."""
-        for group_id, offsets in self._groups.items():
-            for partition in offsets:
-                if partition.topic in topics:
-                    yield group_id, partition
+        return [
+            (group_id, partition)
+            for group_id, offsets in self._groups.items()
+            for partition in offsets
+            if partition.topic in topics
+        ]
+
+    def without_topic(self, topics: Mapping[str, UUID]) -> list[tuple[str, TopicPartition]]:
+        """Those in a topic that is none of these, or was one of them before it was made anew."""
+        return [
+            (group_id, partition)
+            for group_id, offsets in self._groups.items()
+            for partition, committed in offsets.items()
+            if committed.topic_id != NO_TOPIC_ID
+            and topics.get(partition.topic) != committed.topic_id
+        ]
 
 
 def commit_record(
@@ -74,6 +89,7 @@ def commit_record(
             metadata=committed.metadata,
             commit_timestamp=committed.commit_ms,
             expire_timestamp=committed.expire_ms,
+            topic_id=committed.topic_id,
         ),
     )
 
@@ -92,4 +108,5 @@ def committed_in(value: OffsetCommitValue) -> CommittedOffset:
         value.metadata,
         value.commit_timestamp,
         value.expire_timestamp,
+        value.topic_id,
     )

@@ -13,9 +13,9 @@ from headrace.protocol.schemas.coordinator_frame import (
 )
 from headrace.protocol.schemas.group_offsets import GroupMetadataValue, OffsetCommitValue
 
-# The versions that Apache Kafka writes; its older brokers can read them after a downgrade.
+# The versions that Apache Kafka 4.3 writes.
 GROUP_METADATA_VERSION = 3
-OFFSET_COMMIT_VERSION = 3
+OFFSET_COMMIT_VERSION = 4
 # The only version with a field for a commit's own retention time (OffsetCommit v2 to v4).
 OFFSET_COMMIT_EXPIRING_VERSION = 1
 

@@ -369,6 +369,9 @@ class Groups:
         return home.shard.next_deadline_ms(group_id)
 
     def _ready(self, home: Home) -> None:
+        step = self._step()
+        offset_requests.forget_lost_topics(home.shard, step)
+        self._append(home, step)
         home.shard.loaded(self._now_ms())
         for group_id in home.shard.groups:
             self._deadlines.at((home.index, group_id), home.shard.next_deadline_ms(group_id))

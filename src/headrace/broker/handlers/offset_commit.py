@@ -71,7 +71,9 @@ def _accept(
         refused.append(_answer(topic, topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         return None
     found = image.topics.get(topic.name)
-    count = 0 if found is None else len(found.partitions)
+    count = 0
+    if found is not None:
+        count, topic.topic_id = len(found.partitions), found.id
     missing = [each for each in topic.partitions if not 0 <= each.partition_index < count]
     if missing:
         refused.append(_answer(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
