@@ -14,6 +14,7 @@ from headrace.protocol.messages.api_versions import ApiVersionsRequest, ApiVersi
 from tests.differential import (
     script_cluster,
     script_configs,
+    script_consumer_groups,
     script_fetch,
     script_group_offsets,
     script_groups,
@@ -41,6 +42,7 @@ _MODULES = (
     script_groups,
     script_group_offsets,
     script_sequences,
+    script_consumer_groups,
 )
 # The node id is set on both, so that both report it as set and not as a default; the scripts write
 # records of long ago, which retention would take away. A first member is not made to wait.
