@@ -24,7 +24,7 @@ $(VENV)/.environment:
 	@touch $@
 
 $(VENV)/.dependencies: constraints.txt $(VENV)/.environment
-	$(PIP) install --require-hashes --only-binary :all: -r constraints.txt
+	$(PIP) install --require-hashes --only-binary :all: --no-binary pyspark -r constraints.txt
 	@touch $@
 
 $(VENV)/.package: pyproject.toml $(VENV)/.dependencies
