@@ -38,6 +38,9 @@ async def running_node(
         await node.start()
         yield node
         await node.stop()
+    except BaseException:
+        node.kill()
+        raise
     finally:
         executor.close()
         files.close()

@@ -190,3 +190,12 @@ def answers_api_versions(host: str, port: int, timeout_seconds: float = 2.0) -> 
             return len(connection.recv(8)) == 8
     except OSError:
         return False
+
+
+def accepts(host: str, port: int, timeout_seconds: float = 2.0) -> bool:
+    """Whether somebody listens there."""
+    try:
+        socket.create_connection((host, port), timeout_seconds).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,196 @@
+"""What clients cannot do to the text door, to each other, or to the broker."""
+
+import asyncio
+import gc
+import os
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from headrace.gateway import Gateway, OutRecord
+from headrace.text.server import TextServer, TextSettings, serve
+from tests.support.gateways import gateway_of
+from tests.support.processes import memory
+from tests.support.text_client import TextClient
+
+SECONDS = 20
+
+
+@asynccontextmanager
+async def door_with(
+    directory: Path, **settings: float
+) -> AsyncIterator[tuple[Gateway, TextServer]]:
+    async with gateway_of("local", directory) as gateway:
+        server = await serve(gateway, TextSettings(port=0, **settings))  # type: ignore[arg-type]  # numbers
+        try:
+            yield gateway, server
+        finally:
+            await server.close()
+
+
+def client_of(server: TextServer) -> TextClient:
+    return TextClient(server.host, server.port)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("verb", ["GET", "POST", "OPTIONS"])
+async def test_an_http_request_is_hung_up_on_and_does_nothing(tmp_path: Path, verb: str) -> None:
+    """A page in a browser could send our commands in the body of a request."""
+    async with door_with(tmp_path) as (gateway, server), client_of(server) as client:
+        body = "PUBLISH orders from a browser\r\n"
+        client.write(f"{verb} / HTTP/1.1\r\nHost: localhost\r\n\r\n{body}")
+        assert await client.line() == ""
+        assert await gateway.admin.list_topics() == []
+
+
+async def test_a_line_without_end_is_refused_and_cut_off(tmp_path: Path) -> None:
+    async with door_with(tmp_path, line_bytes_max=1000) as (_, server), client_of(server) as client:
+        client.write("x" * 5000)
+        assert (await client.line()).startswith("ERR LINE_TOO_LONG")
+        assert await client.is_closed()
+
+
+async def test_a_silent_client_is_cut_off_and_a_follower_is_not(tmp_path: Path) -> None:
+    async with (
+        door_with(tmp_path, idle_seconds=0.3) as (gateway, server),
+        client_of(server) as silent,
+        client_of(server) as half,
+        client_of(server) as follower,
+    ):
+        await gateway.produce("orders", [OutRecord(b"v")])
+        follower.write("CONSUME orders FOLLOW\n")
+        half.write("PUBLISH orders half a line")
+        assert await silent.is_closed()
+        assert await half.is_closed()
+        await gateway.produce("orders", [OutRecord(b"w")])
+        assert await follower.line() == "MESSAGE orders 0 0 :v"
+        assert await follower.line() == "MESSAGE orders 0 1 :w"
+
+
+async def test_one_client_too_many_is_told_so(tmp_path: Path) -> None:
+    async with door_with(tmp_path, connections_max=2) as (_, server):
+        async with client_of(server) as one, client_of(server) as two:
+            await one.ok("TOPICS")
+            await two.ok("TOPICS")
+            async with client_of(server) as three:
+                assert (await three.line()).startswith("ERR TOO_MANY_CONNECTIONS")
+                assert await three.is_closed()
+        await until(lambda: server.connections == 0)
+        async with client_of(server) as four:
+            await four.ok("TOPICS")
+
+
+async def test_somebody_who_only_writes_nonsense_is_hung_up_on(tmp_path: Path) -> None:
+    async with door_with(tmp_path) as (_, server), client_of(server) as client:
+        client.write("nonsense\n" * 1000)
+        lines = [await client.line() for _ in range(51)]
+        assert lines[-1].startswith("ERR TOO_MANY_ERRORS")
+        assert await client.is_closed()
+
+
+async def test_a_client_that_does_not_read_is_waited_for_in_bounded_memory(tmp_path: Path) -> None:
+    async with door_with(tmp_path) as (gateway, server), client_of(server) as slow:
+        for _ in range(30):
+            await gateway.produce("orders", [OutRecord(b"x" * 1000)] * 900)
+        gc.collect()
+        before = memory(os.getpid()).anonymous
+        sock = slow.writer.get_extra_info("socket")
+        slow.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        slow.write("CONSUME orders\n" * 20)
+        async with client_of(server) as other:
+            for _ in range(50):
+                await other.ok("PUBLISH others v")
+                await asyncio.sleep(0.01)
+        assert memory(os.getpid()).anonymous - before < 20 * 2**20
+        slow.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        assert sock.fileno() >= 0
+        for _ in range(27_000):
+            assert (await slow.line()).startswith("MESSAGE")
+        assert await slow.line() == "OK count=27000 next=0:27000"
+
+
+async def test_a_client_that_never_reads_is_cut_off(tmp_path: Path) -> None:
+    async with (
+        door_with(tmp_path, idle_seconds=0.5) as (gateway, server),
+        client_of(server) as slow,
+    ):
+        for _ in range(20):
+            await gateway.produce("orders", [OutRecord(b"x" * 1000)] * 900)
+        slow.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        slow.write("CONSUME orders\n")
+        await until(lambda: server.connections == 0)
+
+
+async def test_a_member_that_is_cut_off_leaves_its_group(tmp_path: Path) -> None:
+    async with door_with(tmp_path) as (gateway, server):
+        await gateway.produce("orders", [OutRecord(b"v")])
+        async with client_of(server) as client:
+            await client.ok("JOIN team orders")
+            client.writer.transport.abort()
+
+        async def members() -> int:
+            return len((await gateway.admin.describe_groups(["team"]))["team"].members)
+
+        async with asyncio.timeout(SECONDS):
+            while await members():
+                await asyncio.sleep(0.01)
+
+
+async def test_random_bytes_hurt_nobody(tmp_path: Path) -> None:
+    """Fifty clients of noise, cut anywhere and left in the middle; then one that makes sense."""
+    chance = random.Random(7)
+    words = [b"PUBLISH", b"orders", b"LENGTH", b"10", b"CONSUME", b"FOLLOW", b"JOIN", b"g", b"POLL"]
+    words += [
+        b"\n",
+        b"\n",
+        b'"',
+        b"\\x",
+        b"KEY",
+        b"\0",
+        b"\xff\xfe",
+        b":",
+        b"QUIT",
+        b"RESET",
+        b"TO",
+    ]
+
+    async def noise(server: TextServer) -> None:
+        async with client_of(server) as client:
+            for _ in range(chance.randrange(1, 8)):
+                if chance.random() < 0.5:
+                    client.write(chance.randbytes(chance.randrange(2000)))
+                else:
+                    client.write(b" ".join(chance.choices(words, k=chance.randrange(1, 60))))
+                await asyncio.sleep(0)
+            if chance.random() < 0.3:
+                client.writer.transport.abort()
+
+    async with door_with(tmp_path) as (_, server):
+        await asyncio.gather(*(noise(server) for _ in range(50)))
+        async with client_of(server) as client:
+            await client.ok("PUBLISH calm hello")
+            assert await client.ok("CONSUME calm") == ["MESSAGE calm 0 0 :hello"]
+        await until(lambda: server.connections == 0)
+
+
+async def test_a_closed_door_lets_go_of_everybody(tmp_path: Path) -> None:
+    async with gateway_of("local", tmp_path) as gateway:
+        server = await serve(gateway, TextSettings(port=0))
+        async with client_of(server) as idle, client_of(server) as follower:
+            await idle.ok("PUBLISH orders v")
+            follower.write("CONSUME orders FOLLOW\n")
+            await follower.line()
+            await idle.ok("JOIN team orders")
+            await server.close()
+            assert await idle.is_closed()
+            assert await follower.is_closed()
+        described = await gateway.admin.describe_groups(["team"])
+        assert list(described["team"].members) == []
