@@ -297,7 +297,7 @@ class ClassicWorld:
     def restart(self) -> None:
         """The broker is killed and comes back; parked requests are sent again."""
         self.shard = self.replayed()
-        self.shard.loaded(self.now_ms)
+        self.shard.loaded(self.step())
         for consumer in self.consumers:
             if consumer.alive and not consumer.fenced and consumer.waits_for is not None:
                 consumer.waits_for = None

@@ -61,5 +61,7 @@ class Deadlines:
             if self._earliest.get(key) != deadline_ms:
                 continue
             del self._earliest[key]
-            self.at(key, self._due(key))
+            later = self._due(key)
+            # Whoever names a time that has passed is not let spin: it is looked at next.
+            self.at(key, None if later is None else max(later, now_ms + 1))
         self._arm()

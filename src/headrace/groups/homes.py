@@ -4,13 +4,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 
-from headrace.controller.controller import Controller
 from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.groups.journal import Journal
 from headrace.groups.loading import load
+from headrace.groups.offsets_topic import OffsetsTopic, partition_for
 from headrace.groups.shard import Shard
 from headrace.protocol.compression import Codec
 from headrace.replication.partition import Partition
@@ -20,16 +19,6 @@ logger = logging.getLogger(__name__)
 
 # How long to wait before a shard that could not be read is tried again.
 RETRY_SECONDS = 1.0
-
-
-@lru_cache(maxsize=4096)
-def string_hash(text: str) -> int:
-    """Java's `String.hashCode`, which decides which coordinator a group has."""
-    value = 0
-    data = text.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(data[::2], data[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return value - (1 << 32) if value & 0x80000000 else value
 
 
 class Home:
@@ -49,14 +38,14 @@ class Homes:
 
     def __init__(
         self,
-        controller: Controller,
+        topic: OffsetsTopic,
         replicas: Replicas,
         codec: Codec,
         *,
         on_ready: Callable[[Home], None],
         on_failure: Callable[[Home, ErrorCode], None],
     ) -> None:
-        self._controller = controller
+        self._topic = topic
         self._replicas = replicas
         self._codec = codec
         self._on_ready = on_ready
@@ -76,17 +65,12 @@ class Homes:
     def at(self, index: int) -> Home | None:
         return self._ready.get(index)
 
-    def partition_count(self) -> int | None:
-        """Of the topic, if it exists."""
-        topic = self._controller.image.topics.get(OFFSETS_TOPIC)
-        return None if topic is None else len(topic.partitions)
-
     def find(self, group_id: str) -> Home:
         """The home of a group; raises what its client has to be told otherwise."""
-        count = self.partition_count()
+        count = self._topic.partition_count()
         if count is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
-        index = abs(string_hash(group_id)) % count
+        index = partition_for(group_id, count)
         home = self._ready.get(index)
         if home is None or home.partition.retired:
             home = self._open(index)
@@ -94,7 +78,7 @@ class Homes:
 
     def load_all(self) -> None:
         """Begin with all shards that have anything to load."""
-        for index in range(self.partition_count() or 0):
+        for index in range(self._topic.partition_count() or 0):
             partition = self._replicas.find(OFFSETS_TOPIC, index)
             if partition is not None and index not in self._ready:
                 self._enqueue(index)
@@ -103,7 +87,8 @@ class Homes:
         """Forget a shard whose log did not take its records, and read it anew."""
         if self._ready.get(home.index) is home:
             del self._ready[home.index]
-            self._enqueue(home.index)
+            # After a while, or as soon as somebody asks: a failing disk is not asked all the time.
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._enqueue, home.index)
 
     async def close(self) -> None:
         self._closed = True

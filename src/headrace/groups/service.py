@@ -5,25 +5,22 @@ Calls raise `ApiError` where the whole request is refused at once; otherwise `re
 exactly once, with the answer or with the reason why there is none.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import cast
 
-from headrace.controller.commands import CreateTopics, NewTopic
 from headrace.controller.controller import Controller
-from headrace.controller.image import Delta, Image
-from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.seams import Clock, Randomness
 from headrace.groups import consumer_steps, offset_requests, queries
 from headrace.groups.consumer.describe import undescribed
-from headrace.groups.deadlines import Deadlines, Key
-from headrace.groups.homes import Home, Homes, string_hash
+from headrace.groups.homes import Home, Homes
 from headrace.groups.journal import Reply
+from headrace.groups.offsets_topic import OffsetsTopic
 from headrace.groups.settings import GroupSettings
 from headrace.groups.step import Caller, Step
+from headrace.groups.upkeep import Upkeep
 from headrace.protocol.compression import Codec
 from headrace.protocol.message import Message
 from headrace.protocol.messages.consumer_group_describe import (
@@ -72,88 +69,53 @@ class Groups:
         self._randomness = randomness
         self._config = config
         self._settings = GroupSettings.of(config)
+        self._topic = OffsetsTopic(controller, config)
         self._homes = Homes(
-            controller,
+            self._topic,
             replicas,
             Codec(config.offsets_topic_compression_codec),
-            on_ready=self._ready,
+            on_ready=lambda home: self._upkeep.begin(home),
             on_failure=self._failed,
         )
-        self._deadlines = Deadlines(self._now_ms, self._due)
-        self._creation: asyncio.Task[None] | None = None
-        self._cleanup: asyncio.TimerHandle | None = None
-        self._closed = False
+        self._upkeep = Upkeep(
+            self._homes,
+            self._step,
+            self._append,
+            config.offsets_retention_check_interval_ms,
+            on_expired=self._count_expired,
+        )
         self.commits = 0
         """Offsets committed since the start."""
         self.rebalances = 0
         """Generations of classic groups completed since the start."""
         self.expired_offsets = 0
+        """Offsets that outlived their retention since the start."""
 
     # Life
 
     def start(self) -> None:
         """Follow the metadata; shards with records are loaded in the background."""
-        self._controller.subscribe(self._follow)
+        self._controller.subscribe(self._upkeep.follow)
         self._homes.load_all()
-        self._schedule_cleanup()
+        self._upkeep.start()
 
     async def close(self) -> None:
-        self._closed = True
-        self._deadlines.close()
-        if self._cleanup is not None:
-            self._cleanup.cancel()
-        if self._creation is not None:
-            await asyncio.gather(self._creation, return_exceptions=True)
+        self._upkeep.close()
+        await self._topic.close()
         await self._homes.close()
 
     def kill(self) -> None:
         """Stop at once, as the death of the process would."""
-        self._closed = True
-        self._deadlines.close()
-        if self._cleanup is not None:
-            self._cleanup.cancel()
+        self._upkeep.close()
         self._homes.kill()
 
     async def ensure_topic(self) -> None:
         """Create `__consumer_offsets` on first need; raises COORDINATOR_NOT_AVAILABLE."""
-        if OFFSETS_TOPIC in self._controller.image.topics:
-            return
-        if self._creation is None:
-            loop = asyncio.get_running_loop()
-            self._creation = loop.create_task(self._create_topic())
-        await asyncio.shield(self._creation)
-
-    async def _create_topic(self) -> None:
-        config = self._config
-        try:
-            (created,) = await self._controller.submit(
-                CreateTopics(
-                    (
-                        NewTopic(
-                            OFFSETS_TOPIC,
-                            config.offsets_topic_num_partitions,
-                            config.offsets_topic_replication_factor,
-                            configs=(
-                                ("cleanup.policy", "compact"),
-                                ("compression.type", "producer"),
-                                ("segment.bytes", str(config.offsets_topic_segment_bytes)),
-                            ),
-                        ),
-                    )
-                )
-            )
-        finally:
-            self._creation = None
-        if created.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            logger.warning(
-                "cannot create a topic: topic=%s error=%s", OFFSETS_TOPIC, created.message
-            )
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        await self._topic.ensure()
 
     def coordinator_partition(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that a group belongs to, by Kafka's rule."""
-        count = self._homes.partition_count() or self._config.offsets_topic_num_partitions
-        return abs(string_hash(group_id)) % count
+        return self._topic.partition_of(group_id)
 
     # Members of classic groups
 
@@ -322,11 +284,9 @@ class Groups:
 
     # Steps
 
-    def _now_ms(self) -> int:
-        return int(self._clock.monotonic_ms())
-
     def _step(self) -> Step:
-        return Step(self._now_ms(), self._clock.now_ms(), self._settings, self._controller.image)
+        now_ms = int(self._clock.monotonic_ms())
+        return Step(now_ms, self._clock.now_ms(), self._settings, self._controller.image)
 
     def _append(self, home: Home, step: Step) -> None:
         """Append and apply what a step decided."""
@@ -338,8 +298,7 @@ class Groups:
     def _carry_out(self, home: Home, group_id: str, step: Step) -> None:
         """`_append`, and look when the group wants to be looked at next."""
         self._append(home, step)
-        deadline_ms = home.shard.next_deadline_ms(group_id)
-        self._deadlines.at((home.index, group_id), deadline_ms)
+        self._upkeep.look_at(home, group_id)
 
     def _when_settled(self, homes: Iterable[Home], call: Callable[[], None]) -> None:
         """Call once all that these shards have decided is committed, or never will be."""
@@ -358,23 +317,8 @@ class Groups:
         for home in waiting:
             home.journal.when_settled(one_less)
 
-    def _due(self, key: Key) -> int | None:
-        index, group_id = key
-        home = self._homes.at(index)
-        if home is None:
-            return None
-        step = self._step()
-        home.shard.expire(group_id, step)
-        self._append(home, step)
-        return home.shard.next_deadline_ms(group_id)
-
-    def _ready(self, home: Home) -> None:
-        step = self._step()
-        offset_requests.forget_lost_topics(home.shard, step)
-        self._append(home, step)
-        home.shard.loaded(self._now_ms())
-        for group_id in home.shard.groups:
-            self._deadlines.at((home.index, group_id), home.shard.next_deadline_ms(group_id))
+    def _count_expired(self, offsets: int) -> None:
+        self.expired_offsets += offsets
 
     def _failed(self, home: Home, code: ErrorCode) -> None:
         """What the log did not take must not be believed: read the shard anew."""
@@ -383,35 +327,6 @@ class Groups:
         refusal = ApiError(ErrorCode.NOT_COORDINATOR)
         for token in home.shard.parked():
             cast(Reply, token)(refusal)
-
-    # Offsets that go by themselves
-
-    def _follow(self, old: Image, new: Image, delta: Delta) -> None:
-        gone = frozenset(
-            name
-            for name in delta.topics
-            if name in old.topics
-            and (name not in new.topics or new.topics[name].id != old.topics[name].id)
-        )
-        if not gone or self._closed:
-            return
-        for home in self._homes:
-            step = self._step()
-            offset_requests.forget_topics(home.shard, gone, step)
-            self._append(home, step)
-
-    def _schedule_cleanup(self) -> None:
-        seconds = self._config.offsets_retention_check_interval_ms / 1000
-        self._cleanup = asyncio.get_running_loop().call_later(seconds, self._clean_up)
-
-    def _clean_up(self) -> None:
-        for home in self._homes:
-            for group_id in tuple(home.shard.groups):
-                step = self._step()
-                gone = offset_requests.expire_offsets(home.shard, group_id, step)
-                self.expired_offsets += gone
-                self._append(home, step)
-        self._schedule_cleanup()
 
 
 def _require_group_id(group_id: str) -> None:

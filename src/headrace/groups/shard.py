@@ -77,10 +77,14 @@ class Shard:
         if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
             del self.groups[group_id]
 
-    def loaded(self, now_ms: int) -> None:
+    def loaded(self, step: Step) -> None:
         """The whole log is in; time begins to run for the members in it."""
         for group in self.groups.values():
-            group.loaded(now_ms)
+            if isinstance(group, ConsumerGroup):
+                settings = consumer_steps.around(group.group_id, step).settings
+                group.loaded(step.now_ms, settings.session_timeout_ms)
+            else:
+                group.loaded(step.now_ms)
 
     # Steps
 

@@ -33,10 +33,7 @@ def expire(group: ClassicGroup, step: Step) -> None:
     if silent and group.state in (State.STABLE, State.COMPLETING_REBALANCE):
         rebalance_or_complete(group, step, f"{len(silent)} members were silent for too long")
     elif (
-        (silent or lapsed)
-        and group.state is State.PREPARING_REBALANCE
-        and group.everybody_joined()
-        and (silent or group.previous_state is not State.EMPTY)
+        (silent or lapsed) and group.state is State.PREPARING_REBALANCE and group.everybody_joined()
     ):
         complete_join(group, step)
     if group.join_deadline_ms is not None and group.join_deadline_ms <= now_ms:

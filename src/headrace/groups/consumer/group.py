@@ -115,7 +115,7 @@ class ConsumerGroup:
         for change in changes:
             self.timers.change(change)
 
-    def loaded(self, now_ms: int, session_timeout_ms: int = 45_000) -> None:
+    def loaded(self, now_ms: int, session_timeout_ms: int) -> None:
         """Begin every member's time anew, once the log has been replayed."""
         self.timers.clear()
         for member in self.members.values():

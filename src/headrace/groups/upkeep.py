@@ -1,0 +1,106 @@
+"""What happens to groups without anybody asking: timeouts, expired offsets, deleted topics."""
+
+import asyncio
+from collections.abc import Callable
+
+from headrace.controller.image import Delta, Image
+from headrace.groups import offset_requests
+from headrace.groups.deadlines import Deadlines, Key
+from headrace.groups.homes import Home, Homes
+from headrace.groups.step import Step
+
+
+class Upkeep:
+    """Keeps the time of all groups of this node."""
+
+    def __init__(
+        self,
+        homes: Homes,
+        new_step: Callable[[], Step],
+        append: Callable[[Home, Step], None],
+        cleanup_interval_ms: int,
+        *,
+        on_expired: Callable[[int], None],
+    ) -> None:
+        self._homes = homes
+        self._new_step = new_step
+        self._append = append
+        self._cleanup_seconds = cleanup_interval_ms / 1000
+        self._deadlines = Deadlines(lambda: new_step().now_ms, self._due)
+        self._cleanup: asyncio.Handle | None = None
+        self._closed = False
+        self._on_expired = on_expired
+
+    def start(self) -> None:
+        self._schedule_cleanup()
+
+    def close(self) -> None:
+        self._closed = True
+        self._deadlines.close()
+        if self._cleanup is not None:
+            self._cleanup.cancel()
+
+    # Timeouts
+
+    def begin(self, home: Home) -> None:
+        """A shard is loaded: from now on time runs for its members."""
+        step = self._new_step()
+        offset_requests.forget_lost_topics(home.shard, step)
+        self._append(home, step)
+        home.shard.loaded(step)
+        for group_id in home.shard.groups:
+            self.look_at(home, group_id)
+
+    def look_at(self, home: Home, group_id: str) -> None:
+        """A group has changed: be there when it next has to be looked at."""
+        self._deadlines.at((home.index, group_id), home.shard.next_deadline_ms(group_id))
+
+    def _due(self, key: Key) -> int | None:
+        index, group_id = key
+        home = self._homes.at(index)
+        if home is None:
+            return None
+        step = self._new_step()
+        home.shard.expire(group_id, step)
+        self._append(home, step)
+        return home.shard.next_deadline_ms(group_id)
+
+    # Offsets that go
+
+    def follow(self, old: Image, new: Image, delta: Delta) -> None:
+        """Forget the offsets of topics that were deleted."""
+        gone = frozenset(
+            name
+            for name in delta.topics
+            if name in old.topics
+            and (name not in new.topics or new.topics[name].id != old.topics[name].id)
+        )
+        if not gone or self._closed:
+            return
+        for home in self._homes:
+            step = self._new_step()
+            offset_requests.forget_topics(home.shard, gone, step)
+            self._append(home, step)
+
+    def _schedule_cleanup(self) -> None:
+        if not self._closed:
+            loop = asyncio.get_running_loop()
+            self._cleanup = loop.call_later(self._cleanup_seconds, self._clean, list(self._homes))
+
+    def _clean(self, homes: list[Home]) -> None:
+        """One shard in each turn of the loop, so that requests go on beside it."""
+        if not homes:
+            self._cleanup = None
+            self._schedule_cleanup()
+            return
+        home = homes.pop()
+        if self._homes.at(home.index) is home:
+            self._expire_offsets(home)
+        self._cleanup = asyncio.get_running_loop().call_soon(self._clean, homes)
+
+    def _expire_offsets(self, home: Home) -> None:
+        for group_id in tuple(home.shard.groups):
+            step = self._new_step()
+            self._on_expired(offset_requests.expire_offsets(home.shard, group_id, step))
+            if step.writes:
+                self._append(home, step)
