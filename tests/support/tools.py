@@ -57,6 +57,11 @@ def kcat() -> Path:
     return _remembered("kcat", lambda: _program("kcat", "kcat", "kcat"))
 
 
+def chromium() -> Path:
+    """A real browser."""
+    return _remembered("chromium", lambda: _program("chromium", "chromium", "chromium"))
+
+
 def kafka_libs() -> Path:
     """The directory with the jars of Apache Kafka and its command-line tools."""
     return _remembered("kafka", _install_kafka_libs)
@@ -188,7 +193,7 @@ def install_lock() -> Iterator[None]:
 
 def main() -> None:
     """Get everything now, so that no test's own time is spent on downloads."""
-    for find in (java, kafka_libs, kcat):
+    for find in (java, kafka_libs, kcat, chromium):
         try:
             print(f"{find.__name__}: {find()}", flush=True)
         except ToolOutOfReach as error:

@@ -68,6 +68,11 @@ async def docs_asset(call: Call) -> bytes:
     return _asset(call, call.path["asset"])
 
 
+@PAGES.get("/favicon.ico", "Browsers ask for one; there is none.", status=204)
+async def favicon(_: Call) -> None:
+    return None
+
+
 @cache
 def _document() -> bytes:
     from headrace.web.app import OPERATIONS
