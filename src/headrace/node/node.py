@@ -43,6 +43,7 @@ from headrace.node.housekeeping import Housekeeping
 from headrace.node.loop_watch import LoopWatch
 from headrace.node.metrics import NodeMetrics
 from headrace.node.network import Listening, listen
+from headrace.node.whole_calls import WholeCalls
 from headrace.replication.group_commit import GroupCommit
 from headrace.replication.replicas import Replicas
 from headrace.security.authorizer import AllowAll, Authorizer
@@ -182,14 +183,15 @@ class Node:
         self.meters.set_slow(replicas.config.request_log_slow_ms)
 
         controller.subscribe(follow_config)
+        in_whole = WholeCalls(self._executor)
         cleaning = Cleaning(
             replicas,
             self._compactor,
             CleanerCheckpoint(self._files, directory.path),
             self._clock,
-            self._executor,
+            in_whole,
         )
-        housekeeping = Housekeeping(replicas, cleaning, self._clock, self._executor)
+        housekeeping = Housekeeping(replicas, cleaning, self._clock, in_whole)
         watch = LoopWatch(self.meters.now, also=self.meters.follow_log_level)
         self.metrics = NodeMetrics(
             replicas,

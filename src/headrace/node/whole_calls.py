@@ -1,0 +1,30 @@
+"""Calls in workers that are seen to their end, also by somebody who was told to stop.
+
+A thread cannot be called off. Whoever stops waiting for it would leave a checkpoint or the swap
+of a segment running while the directory is closed, and perhaps opened by the next process.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from headrace.core.seams import Executor
+
+T = TypeVar("T")
+
+
+class WholeCalls:
+    """An executor whose `run`, when it is cancelled, ends only after the call has."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    async def run(self, call: Callable[[], T]) -> T:
+        running = asyncio.ensure_future(self._executor.run(call))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])
+            if not running.cancelled():
+                running.exception()  # it was seen; nobody is left to be told
+            raise

@@ -1,0 +1,40 @@
+"""A worker's call is seen to its end, whoever stops waiting."""
+
+import asyncio
+import threading
+
+import pytest
+
+from headrace.node.real_seams import ThreadExecutor
+from headrace.node.whole_calls import WholeCalls
+
+
+async def test_one_who_is_cancelled_waits_for_the_worker_all_the_same() -> None:
+    executor = ThreadExecutor()
+    release, began = threading.Event(), threading.Event()
+    done = False
+
+    def work() -> None:
+        nonlocal done
+        began.set()
+        release.wait(10)
+        done = True
+
+    task = asyncio.get_running_loop().create_task(WholeCalls(executor).run(work))
+    await executor.run(lambda: began.wait(10))
+    task.cancel()
+    finished, _ = await asyncio.wait([task], timeout=0.05)
+    assert not finished
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done
+    executor.close()
+
+
+async def test_results_and_errors_come_through() -> None:
+    executor = ThreadExecutor()
+    assert await WholeCalls(executor).run(lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        await WholeCalls(executor).run(lambda: 1 // 0)
+    executor.close()
