@@ -51,18 +51,6 @@ class Histogram:
         return sum(self.counts)
 
 
-class Count:
-    """A number that only grows, for what happens seldom enough to be counted by a call."""
-
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0
-
-    def add(self, amount: int = 1) -> None:
-        self.value += amount
-
-
 Value = float | Histogram
 Sample = tuple[tuple[str, ...], Value]
 

@@ -268,14 +268,18 @@ def _column(by_topic: dict[str, list[int]], column: int) -> Iterable[Sample]:
 def _partitions(partitions: Sequence[Partition]) -> Iterator[Family]:
     yield PARTITIONS.value(len(partitions))
     yield PARTITIONS_LEFT_OUT.value(max(0, len(partitions) - PARTITIONS_MAX))
-    listed = [
-        ((each.id.topic, str(each.id.partition)), each) for each in partitions[:PARTITIONS_MAX]
-    ]
-    yield LOG_START.each((labels, each.log.log_start_offset) for labels, each in listed)
-    yield LOG_END.each((labels, each.log.log_end_offset) for labels, each in listed)
-    yield HIGH_WATERMARK.each((labels, each.high_watermark) for labels, each in listed)
-    yield SIZE.each((labels, sum(s.size for s in each.log.segments)) for labels, each in listed)
-    yield SEGMENTS.each((labels, len(each.log.segments)) for labels, each in listed)
+    # Made while they are written, so that nothing takes long at once.
+    listed = partitions[:PARTITIONS_MAX]
+    yield LOG_START.each((_labels(each), each.log.log_start_offset) for each in listed)
+    yield LOG_END.each((_labels(each), each.log.log_end_offset) for each in listed)
+    yield HIGH_WATERMARK.each((_labels(each), each.high_watermark) for each in listed)
+    yield SIZE.each((_labels(each), sum(s.size for s in each.log.segments)) for each in listed)
+    yield SEGMENTS.each((_labels(each), len(each.log.segments)) for each in listed)
+
+
+def _labels(partition: Partition) -> tuple[str, str]:
+    topic, number = partition.id
+    return topic, str(number)
 
 
 def _error_name(code: int) -> str:

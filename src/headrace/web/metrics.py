@@ -25,6 +25,7 @@ class Source(Protocol):
 
 async def render(sources: Sequence[Source]) -> bytes:
     """The metrics of all sources; a family that several have is told once, by the first."""
+    pieces: list[bytes] = []
     lines: list[str] = []
     told: set[str] = set()
     since_pause = 0
@@ -42,9 +43,17 @@ async def render(sources: Sequence[Source]) -> bytes:
                 since_pause += 1
                 if since_pause >= SAMPLES_AT_ONCE:
                     since_pause = 0
+                    pieces.append(_text(lines))
                     await asyncio.sleep(0)
-    lines.append("")
-    return "\n".join(lines).encode()
+    pieces.append(_text(lines))
+    return b"".join(pieces)
+
+
+def _text(lines: list[str]) -> bytes:
+    """The lines so far, which are done with."""
+    text = "".join(f"{line}\n" for line in lines).encode()
+    lines.clear()
+    return text
 
 
 def _write(lines: list[str], metric: Metric, sample: Sample) -> None:
