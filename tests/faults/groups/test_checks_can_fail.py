@@ -1,0 +1,139 @@
+"""Bad histories of a group, and the invariant that each of them breaks."""
+
+from __future__ import annotations
+
+from tests.support.group_checks import check_group
+from tests.support.group_history import (
+    Bounds,
+    Commit,
+    Final,
+    GroupHistory,
+    Observed,
+    Partition,
+    Tenure,
+)
+
+PLACE: Partition = ("work", 0)
+
+
+def _good() -> GroupHistory:
+    """Two members, one after the other, and somebody who watches."""
+    history = GroupHistory()
+    history.tenures = [
+        Tenure("a", PLACE, began=10, ended=30, how="revoked", offsets=(0, 1, 2)),
+        Tenure("b", PLACE, began=40, ended=90, how="ended", offsets=(3, 4)),
+    ]
+    history.commits = [
+        Commit("a", PLACE, began=20, ended=25, offset=3, ok=True),
+        Commit("b", PLACE, began=60, ended=70, offset=5, ok=True),
+    ]
+    history.observed = [Observed(PLACE, 26, 28, 3), Observed(PLACE, 61, 65, 3)]
+    history.bounds = [Bounds(PLACE, 0, 3, 5, asked_timestamp=102, found=2)]
+    history.final = Final({PLACE: (100, 101, 102, 103, 104)}, {PLACE: "b"}, 1.0, 5.0)
+    return history
+
+
+def _broken(history: GroupHistory) -> set[str]:
+    return {each.invariant for each in check_group(history)}
+
+
+def _replaced(history: GroupHistory, index: int, **changes: object) -> GroupHistory:
+    old = history.tenures[index]
+    fields = {name: getattr(old, name) for name in Tenure.__slots__}
+    history.tenures[index] = Tenure(**{**fields, **changes})
+    return history
+
+
+def test_a_good_history_breaks_nothing() -> None:
+    assert check_group(_good()) == []
+
+
+def test_a_gap_within_a_tenure_breaks_i13() -> None:
+    assert "I13" in _broken(_replaced(_good(), 0, offsets=(0, 2)))
+
+
+def test_going_back_within_a_tenure_breaks_i13() -> None:
+    assert _broken(_replaced(_good(), 0, offsets=(0, 1, 2, 1, 2))) == {"I13"}
+
+
+def test_beginning_behind_every_commit_breaks_i13() -> None:
+    assert "I13" in _broken(_replaced(_good(), 1, offsets=(6, 7)))
+
+
+def test_beginning_before_the_commit_breaks_i14() -> None:
+    assert _broken(_replaced(_good(), 1, offsets=(0, 1, 2, 3, 4))) == {"I14"}
+
+
+def test_a_committed_offset_that_is_forgotten_breaks_i14() -> None:
+    for told in (-1, 0, 2):
+        history = _good()
+        history.observed.append(Observed(PLACE, 71, 75, told))
+        assert _broken(history) == {"I14"}
+
+
+def test_an_offset_that_nobody_committed_breaks_i14() -> None:
+    history = _good()
+    history.observed.append(Observed(PLACE, 71, 75, 6))
+    assert _broken(history) == {"I14"}
+
+
+def test_an_unknown_commit_that_is_seen_and_then_gone_breaks_i14() -> None:
+    history = _good()
+    history.commits.append(Commit("b", PLACE, began=71, ended=80, offset=9, ok=False))
+    history.observed += [Observed(PLACE, 72, 73, 9), Observed(PLACE, 81, 82, 5)]
+    assert _broken(history) == {"I14"}
+
+
+def test_two_owners_at_a_time_break_i15() -> None:
+    assert _broken(_replaced(_good(), 0, ended=50)) == {"I15"}
+
+
+def test_a_successor_of_the_dead_and_the_lost_is_fine() -> None:
+    for how in ("lost", "ended"):
+        assert check_group(_replaced(_good(), 0, ended=50, how=how)) == []
+
+
+def test_a_commit_of_the_member_before_breaks_i15() -> None:
+    history = _good()
+    history.commits.append(Commit("a", PLACE, began=50, ended=55, offset=3, ok=True))
+    assert _broken(history) == {"I15"}
+    history.commits[-1] = Commit("a", PLACE, began=50, ended=55, offset=3, ok=False)
+    assert check_group(history) == []
+
+
+def test_offsets_out_of_order_break_i16() -> None:
+    for bounds in (
+        Bounds(PLACE, 4, 3, 5, 102, 2),
+        Bounds(PLACE, 0, 6, 5, 102, 2),
+        Bounds(PLACE, 0, 3, 5, 102, 3),
+        Bounds(PLACE, 0, 3, 5, 102, -1),
+    ):
+        history = _good()
+        history.bounds.append(bounds)
+        assert _broken(history) == {"I16"}
+
+
+def test_a_high_watermark_that_goes_back_breaks_i16() -> None:
+    history = _good()
+    history.bounds.append(Bounds(PLACE, 0, 3, 4, 102, 2))
+    assert _broken(history) == {"I16"}
+
+
+def test_records_that_nobody_has_read_break_i17() -> None:
+    assert "I17" in _broken(_replaced(_good(), 1, offsets=(3,)))
+
+
+def test_a_partition_without_an_owner_breaks_i17() -> None:
+    history = _good()
+    assert history.final is not None
+    history.final = Final(history.final.timestamps, {}, 1.0, 5.0)
+    assert _broken(history) == {"I17"}
+
+
+def test_a_group_that_settles_too_late_or_never_breaks_i17() -> None:
+    history = _good()
+    assert history.final is not None
+    history.final = Final(history.final.timestamps, {PLACE: "b"}, 6.0, 5.0)
+    assert _broken(history) == {"I17"}
+    history.final = None
+    assert _broken(history) == {"I17"}
