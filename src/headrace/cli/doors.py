@@ -2,14 +2,13 @@
 
 import asyncio
 import logging
-import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.options import DEFAULT_BOOTSTRAP, client_settings, parse_pairs
-from headrace.cli.process import loop_factory, on_stop_signals
+from headrace.cli.process import announce, loop_factory, on_stop_signals
 from headrace.core.errors import StartupRefused
 from headrace.core.listeners import parse_door
 
@@ -46,7 +45,10 @@ def doors(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", "-s", metavar="KEY=VALUE", help="A key that begins with http. or text."
+            "--set",
+            "-s",
+            metavar="KEY=VALUE",
+            help="A key that begins with http., text. or logging.",
         ),
     ] = None,
 ) -> None:
@@ -56,7 +58,7 @@ def doors(
 
     given = parse_pairs(settings, "--set")
     for key in given:
-        if not key.startswith(("http.", "text.")):
+        if not key.startswith(("http.", "text.", "logging.")):
             raise typer.BadParameter(f"{key!r} is not about a door", param_hint="--set")
     given |= {"http.listener": http, "text.listener": text}
     config = BrokerConfig.from_static(given)
@@ -79,7 +81,7 @@ async def _run(settings: "ClientSettings", config: "BrokerConfig") -> None:
         except OSError as error:
             hint = "choose another address with --http or --text, or off"
             raise StartupRefused(f"cannot open a door: {error}", hint=hint) from error
-        print(f"headrace: doors on {', '.join(places)}", file=sys.stderr, flush=True)
+        announce(f"doors on {', '.join(places)}", config.logging_format)
         await stopping.wait()
         logger.info("stopping")
 

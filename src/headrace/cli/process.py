@@ -1,8 +1,12 @@
 """What commands that run until they are told to stop have in common."""
 
 import asyncio
+import logging
 import signal
+import sys
 from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -15,6 +19,15 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
             loop.add_signal_handler(number, stop)
         except NotImplementedError:  # Windows: its loops know no signals.
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop))
+
+
+def announce(text: str, form: str) -> None:
+    """Tell on stderr where we are, at any log level; as JSON where all lines are to be that."""
+    if form == "json":
+        said = logger.makeRecord(logger.name, logging.INFO, "", 0, "ready: text=%s", (text,), None)
+        logger.handle(said)
+    else:
+        print(f"headrace: {text}", file=sys.stderr, flush=True)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -5,14 +5,13 @@ import errno
 import gc
 import logging
 import re
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.options import parse_pairs
-from headrace.cli.process import loop_factory, on_stop_signals
+from headrace.cli.process import announce, loop_factory, on_stop_signals
 from headrace.core.errors import InvalidConfig, StartupRefused
 from headrace.core.keys.logging import FORMATS, LEVELS
 from headrace.core.listeners import Endpoint, parse_endpoint
@@ -110,12 +109,11 @@ async def _serve(config: "BrokerConfig") -> None:
     # What start-up built stays for good: the collector need not look at it ever again.
     gc.collect()
     gc.freeze()
-    print(
-        f"headrace: ready on {addresses} (node {config.node_id}, data in {config.data_directory})",
-        file=sys.stderr,
-        flush=True,
+    announce(
+        f"ready on {addresses} (node {config.node_id}, data in {config.data_directory})",
+        config.logging_format,
     )
-    await _open_doors(node)
+    await _open_doors(node, config.logging_format)
     gc.collect()
     gc.freeze()
     await stopping.wait()
@@ -123,7 +121,7 @@ async def _serve(config: "BrokerConfig") -> None:
     await node.stop()
 
 
-async def _open_doors(node: "Node") -> None:
+async def _open_doors(node: "Node", form: str) -> None:
     """The doors beside Kafka's, and where they are."""
     from headrace.node.doors import DoorShut
 
@@ -143,7 +141,7 @@ async def _open_doors(node: "Node") -> None:
         host, port = node.doors.text
         doors.append(f"nc {host} {port}")
     if doors:
-        print(f"headrace: {', '.join(doors)}", file=sys.stderr, flush=True)
+        announce(", ".join(doors), form)
 
 
 def _take_choice(
