@@ -59,8 +59,10 @@ async def _find(ctx: RequestContext, key_type: int, key: str) -> Coordinator:
 async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Coordinator:
     if key_type == TRANSACTION:
         ctx.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
-        # A code that no client retries: waiting would be in vain.
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not supported yet")
+        # The only kind of code that librdkafka does not retry here: waiting would be in vain.
+        raise ApiError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet"
+        )
     if key_type != GROUP:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"no coordinators of key type {key_type}")
     ctx.require(Operation.DESCRIBE, ResourceType.GROUP, key)
