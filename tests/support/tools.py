@@ -62,6 +62,11 @@ def chromium() -> Path:
     return _remembered("chromium", lambda: _program("chromium", "chromium", "chromium"))
 
 
+def curl() -> Path:
+    """curl, with which the examples of the HTTP door are run."""
+    return _remembered("curl", lambda: _program("curl", "curl", "curl"))
+
+
 def kafka_libs() -> Path:
     """The directory with the jars of Apache Kafka and its command-line tools."""
     return _remembered("kafka", _install_kafka_libs)
@@ -193,7 +198,7 @@ def install_lock() -> Iterator[None]:
 
 def main() -> None:
     """Get everything now, so that no test's own time is spent on downloads."""
-    for find in (java, kafka_libs, kcat, chromium):
+    for find in (java, kafka_libs, kcat, chromium, curl):
         try:
             print(f"{find.__name__}: {find()}", flush=True)
         except ToolOutOfReach as error:
