@@ -1,0 +1,207 @@
+"""One classic group step by step: requests with few words, answers by who waits for them."""
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from headrace.core.errors import ApiError, ErrorCode
+from headrace.groups.classic.group import ClassicGroup
+from headrace.groups.records import GroupRecord, decode, encode
+from headrace.groups.settings import GroupSettings
+from headrace.groups.shard import Shard
+from headrace.groups.step import Caller, Step
+from headrace.protocol.message import Message
+from headrace.protocol.messages.heartbeat import HeartbeatRequest
+from headrace.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from headrace.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from headrace.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from headrace.protocol.schemas.consumer_protocol import ConsumerProtocolSubscription
+from headrace.protocol.schemas.coordinator_frame import encode_versioned
+
+GROUP = "g"
+SESSION_MS = 10_000
+REBALANCE_MS = 30_000
+AT_ONCE = GroupSettings(initial_rebalance_delay_ms=0)
+M = TypeVar("M", bound=Message)
+
+
+def subscribed(*topics: str) -> bytes:
+    return encode_versioned(ConsumerProtocolSubscription(topics=list(topics)), 0)
+
+
+@dataclass
+class ClassicShard:
+    """A shard, its log, the time, and the answers that have come, by token."""
+
+    settings: GroupSettings = AT_ONCE
+    now_ms: int = 1_000
+    shard: Shard = field(default_factory=Shard)
+    log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    answers: dict[str, Message] = field(default_factory=dict)
+
+    @property
+    def group(self) -> ClassicGroup:
+        group = self.shard.groups[GROUP]
+        assert isinstance(group, ClassicGroup)
+        return group
+
+    def step(self) -> Step:
+        return Step(self.now_ms, self.now_ms, self.settings)
+
+    def finish(self, step: Step) -> None:
+        for record, applied in step.writes:
+            self.log.append(encode(record))
+            if not applied:
+                self.shard.apply(record)
+        for token, response in step.answers:
+            assert isinstance(token, str)
+            self.answers[token] = response
+
+    def join(
+        self,
+        token: str,
+        member_id: str = "",
+        *,
+        version: int = 9,
+        instance_id: str | None = None,
+        protocols: tuple[tuple[str, bytes], ...] = (("range", b"\0\0\0\0\0\0\xff\xff\xff\xff"),),
+        protocol_type: str = "consumer",
+        rebalance_ms: int = REBALANCE_MS,
+    ) -> None:
+        """Send a join; whoever comes without an id would get `<token>-id`."""
+        self.answers.pop(token, None)
+        request = JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=protocol_type,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols
+            ],
+        )
+        step = self.step()
+        self.shard.join(request, Caller("client", "/host", version, f"{token}-id"), token, step)
+        self.finish(step)
+
+    def enter(self, token: str, *, instance_id: str | None = None) -> str:
+        """Both joins of a new member; its id."""
+        self.join(token, instance_id=instance_id)
+        if instance_id is None:
+            assert self.joined(token).error_code == ErrorCode.MEMBER_ID_REQUIRED
+            self.join(token, f"{token}-id")
+        return f"{token}-id"
+
+    def joined(self, token: str) -> JoinGroupResponse:
+        return self._answer(token, JoinGroupResponse)
+
+    def sync(
+        self,
+        token: str,
+        shares: dict[str, bytes] | None = None,
+        *,
+        member_id: str | None = None,
+        generation: int | None = None,
+        instance_id: str | None = None,
+    ) -> None:
+        self.answers.pop(token, None)
+        request = SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=self.group.generation if generation is None else generation,
+            member_id=f"{token}-id" if member_id is None else member_id,
+            group_instance_id=instance_id,
+            protocol_type="consumer",
+            protocol_name=self.group.protocol,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member, assignment=share)
+                for member, share in (shares or {}).items()
+            ],
+        )
+        step = self.step()
+        self.shard.sync(request, token, step)
+        self.finish(step)
+
+    def synced(self, token: str) -> SyncGroupResponse:
+        return self._answer(token, SyncGroupResponse)
+
+    def heartbeat(
+        self, member_id: str, generation: int | None = None, instance_id: str | None = None
+    ) -> ErrorCode:
+        request = HeartbeatRequest(
+            group_id=GROUP,
+            generation_id=self.group.generation if generation is None else generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+        )
+        try:
+            self.shard.heartbeat(request, self.step())
+        except ApiError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    def leave(self, *members: tuple[str, str | None]) -> list[int]:
+        """The outcome for each (member id, instance id)."""
+        request = LeaveGroupRequest(
+            group_id=GROUP,
+            members=[
+                MemberIdentity(member_id=member_id, group_instance_id=instance_id)
+                for member_id, instance_id in members
+            ],
+        )
+        step = self.step()
+        self.shard.leave(request, "leaving", step)
+        self.finish(step)
+        answers = self._answer("leaving", LeaveGroupResponse).members
+        return [answer.error_code for answer in answers]
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, with a look at the group at each of its deadlines."""
+        end = self.now_ms + ms
+        while True:
+            deadline = self.shard.next_deadline_ms(GROUP)
+            if deadline is None or deadline > end:
+                break
+            self.now_ms = max(self.now_ms, deadline)
+            step = self.step()
+            self.shard.expire(GROUP, step)
+            self.finish(step)
+            later = self.shard.next_deadline_ms(GROUP)
+            assert later is None or later > deadline, "the deadline does not move"
+        self.now_ms = end
+
+    def stable_pair(self) -> tuple[str, str]:
+        """A stable group of two; the first one leads."""
+        first = self.enter("a")
+        self.advance(0)
+        self.sync("a", {first: b"all"})
+        second = self.enter("b")
+        self.join("a", first)
+        self.sync("b")
+        self.sync("a", {first: b"one", second: b"two"})
+        return first, second
+
+    def replayed(self) -> Shard:
+        """What a restart makes of the log."""
+        shard = Shard()
+        for key, value in self.log:
+            record = decode(key, value)
+            assert isinstance(record, GroupRecord)
+            shard.apply(record)
+        return shard
+
+    def _answer(self, token: str, kind: type[M]) -> M:
+        answer = self.answers[token]
+        assert isinstance(answer, kind)
+        return answer

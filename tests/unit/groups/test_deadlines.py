@@ -1,0 +1,84 @@
+"""One timer for all groups: it wakes for the earliest deadline and for nothing else."""
+
+import asyncio
+from collections.abc import Callable
+
+from headrace.groups.deadlines import Deadlines, Key
+from tests.simulation.loop import VirtualLoop
+
+A: Key = (0, "a")
+B: Key = (1, "b")
+
+
+class Watched:
+    """Deadlines on a loop whose time is virtual, and every look that was taken."""
+
+    def __init__(self, due: Callable[[Key, int], int | None] = lambda _, __: None) -> None:
+        self.loop = VirtualLoop()
+        self.looks: list[tuple[int, Key]] = []
+        self._due = due
+        self.deadlines = Deadlines(self.now_ms, self.look)
+
+    def now_ms(self) -> int:
+        return round(self.loop.time() * 1000)
+
+    def look(self, key: Key) -> int | None:
+        self.looks.append((self.now_ms(), key))
+        return self._due(key, self.now_ms())
+
+    def run(self, start: Callable[[], None], ms: int = 1_000) -> None:
+        async def live() -> None:
+            start()
+            await asyncio.sleep(ms / 1000)
+            self.deadlines.close()
+
+        self.loop.run(live())
+        self.loop.close()
+
+
+def test_each_key_is_looked_at_when_its_time_has_come() -> None:
+    watched = Watched()
+
+    def start() -> None:
+        watched.deadlines.at(A, 300)
+        watched.deadlines.at(B, 200)
+
+    watched.run(start)
+    assert watched.looks == [(200, B), (300, A)]
+
+
+def test_an_earlier_deadline_replaces_a_later_one() -> None:
+    watched = Watched()
+
+    def start() -> None:
+        watched.deadlines.at(A, 300)
+        watched.deadlines.at(A, 100)
+        watched.deadlines.at(A, 500)
+
+    watched.run(start)
+    assert watched.looks == [(100, A)]
+
+
+def test_a_deadline_that_moved_is_found_out_when_the_old_one_comes() -> None:
+    moved = {A: 450}
+    watched = Watched(lambda key, now_ms: moved[key] if now_ms < moved[key] else None)
+    watched.run(lambda: watched.deadlines.at(A, 100))
+    assert watched.looks == [(100, A), (450, A)]
+
+
+def test_whoever_names_the_past_is_looked_at_next_and_does_not_spin() -> None:
+    watched = Watched(lambda _, now_ms: now_ms - 5 if now_ms < 103 else None)
+    watched.run(lambda: watched.deadlines.at(A, 100))
+    assert watched.looks == [(100, A), (101, A), (102, A), (103, A)]
+
+
+def test_nothing_is_looked_at_after_the_end() -> None:
+    watched = Watched()
+
+    def start() -> None:
+        watched.deadlines.at(A, 100)
+        watched.deadlines.close()
+        watched.deadlines.at(B, 50)
+
+    watched.run(start)
+    assert watched.looks == []
