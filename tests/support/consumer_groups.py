@@ -130,7 +130,7 @@ class Coordinator:
         self.shard = Shard()
         for key, value in self.log:
             _replay(self.shard, key, value)
-        self.shard.loaded(self.now_ms)
+        self.shard.loaded(self.step())
 
 
 def _replay(shard: Shard, key: bytes, value: bytes | None) -> None:

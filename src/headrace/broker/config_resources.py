@@ -21,9 +21,11 @@ R = TypeVar("R", bound=Resource)
 
 
 def authorize(ctx: RequestContext, operation: Operation, resource_type: int, name: str) -> None:
-    """Configs of a topic belong to the topic, all others to the cluster."""
+    """Configs of a topic belong to the topic, those of a group to it, all others to the cluster."""
     if resource_type == ConfigResourceType.TOPIC:
         ctx.require(operation, ResourceType.TOPIC, name)
+    elif resource_type == ConfigResourceType.GROUP:
+        ctx.require(operation, ResourceType.GROUP, name)
     else:
         ctx.require(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 

@@ -24,6 +24,8 @@ from headrace.controller.rules import Rules, message_of
 from headrace.core.broker_configs import BROKER_KEYS, validate_dynamic
 from headrace.core.config_keys import ConfigKey, ConfigType, format_value
 from headrace.core.errors import ApiError, ErrorCode, InvalidConfig
+from headrace.core.group_configs import GROUP_KEYS
+from headrace.core.group_configs import validate as validate_group
 from headrace.core.topic_configs import TOPIC_KEYS, validate_together
 from headrace.machine.shape import Decision
 
@@ -43,6 +45,7 @@ class Operation(IntEnum):
 _KEYS: Mapping[ResourceType, Mapping[str, ConfigKey]] = {
     ResourceType.TOPIC: TOPIC_KEYS,
     ResourceType.BROKER: BROKER_KEYS,
+    ResourceType.GROUP: GROUP_KEYS,
 }
 
 
@@ -94,13 +97,15 @@ def _resource_records(
     values = outcome(change, resource, current)
     if resource.type is ResourceType.TOPIC:
         _check_topic(image, resource.name, values, rules)
+    elif resource.type is ResourceType.GROUP:
+        _check_group(image, resource.name, values, rules)
     else:
         _check_broker(resource.name, values, current, rules)
     return list(_differences(resource, current, values))
 
 
 def _resource(change: ConfigsToReplace | ConfigsToAlter) -> ConfigResource:
-    # Loggers, client metrics and groups have no configs here, so they are no resources yet.
+    # Loggers and client metrics have no configs here, so they are no resources yet.
     if change.resource_type not in _KEYS:
         raise _bad_request(f"Unknown resource type {change.resource_type}")
     return ConfigResource(ResourceType(change.resource_type), change.resource_name)
@@ -175,7 +180,7 @@ def _list_items(
 
 
 def _no_list(operation: Operation, type: ResourceType, name: str, known: ConfigKey | None) -> str:
-    if type is ResourceType.TOPIC:
+    if type is not ResourceType.BROKER:
         return f"Can't {operation.name} to key {name} because its type is not LIST."
     if known is None:
         return f"Unknown config name: {name}"
@@ -191,6 +196,13 @@ def _check_topic(image: Image, name: str, values: Values, rules: Rules) -> None:
     validate_together(values, rules.config(image))
     if name not in image.topics:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+
+def _check_group(image: Image, name: str, values: Values, rules: Rules) -> None:
+    """A group need not exist to have configs: it finds them when it is founded."""
+    if name == "":
+        raise _bad_request("Default group resources are not allowed.")
+    validate_group(values, rules.config(image))
 
 
 def _check_broker(name: str, values: Values, current: Values, rules: Rules) -> None:

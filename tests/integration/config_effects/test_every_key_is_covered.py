@@ -4,7 +4,9 @@ from headrace.core.broker_configs import BROKER_KEYS
 from headrace.core.topic_configs import TOPIC_KEYS
 from tests.integration.config_effects import (
     test_broker_keys,
+    test_consumer_group_keys,
     test_group_keys,
+    test_http_keys,
     test_logging_keys,
     test_topic_compaction,
     test_topic_limits,
@@ -19,4 +21,11 @@ def test_every_topic_key_has_a_test_of_its_effect() -> None:
 
 
 def test_every_broker_key_has_a_test_of_its_effect() -> None:
-    assert shown_in(test_broker_keys, test_group_keys, test_logging_keys) == set(BROKER_KEYS)
+    shown = shown_in(
+        test_broker_keys,
+        test_consumer_group_keys,
+        test_group_keys,
+        test_http_keys,
+        test_logging_keys,
+    )
+    assert shown == set(BROKER_KEYS)

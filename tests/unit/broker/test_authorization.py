@@ -37,6 +37,8 @@ from headrace.protocol.messages import (
     produce,
     sync_group,
 )
+from headrace.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from headrace.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headrace.protocol.messages.describe_cluster import DescribeClusterRequest
 from headrace.protocol.messages.init_producer_id import InitProducerIdRequest
 from headrace.protocol.messages.list_config_resources import ListConfigResourcesRequest
@@ -122,6 +124,12 @@ REQUESTS: dict[int, Message] = {
     ApiKey.OFFSET_DELETE: offset_delete.OffsetDeleteRequest(group_id=GROUP, topics=[]),
     ApiKey.LIST_GROUPS: list_groups.ListGroupsRequest(),
     ApiKey.DESCRIBE_GROUPS: describe_groups.DescribeGroupsRequest(groups=[GROUP]),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatRequest(
+        group_id=GROUP, member_id="m", member_epoch=1
+    ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeRequest(
+        group_ids=[GROUP], include_authorized_operations=False
+    ),
     ApiKey.DELETE_GROUPS: delete_groups.DeleteGroupsRequest(groups_names=[GROUP]),
     ApiKey.CREATE_TOPICS: create_topics.CreateTopicsRequest(
         topics=[

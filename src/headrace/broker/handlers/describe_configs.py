@@ -1,11 +1,11 @@
-"""DescribeConfigs: every key of a topic or broker, with where its value comes from."""
+"""DescribeConfigs: every key of a topic, broker or group, with where its value comes from."""
 
 from headrace.broker.config_resources import authorize
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.controller.image import ResourceType as ConfigResourceType
 from headrace.controller.names import name_problem
-from headrace.core import topic_configs
+from headrace.core import group_configs, topic_configs
 from headrace.core.config_keys import ConfigEntry
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.protocol.messages.describe_configs import (
@@ -78,6 +78,12 @@ def _entries(ctx: RequestContext, resource: DescribeConfigsResource) -> list[Con
                 f"but received {name}",
             )
         return services.config.describe()
+    if resource.resource_type == ConfigResourceType.GROUP:
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return group_configs.describe(
+            services.controller.image.group_configs(name), services.config
+        )
     raise ApiError(
         ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
     )

@@ -60,4 +60,7 @@ def _names(ctx: RequestContext, kind: ConfigResourceType) -> list[str]:
         ]
     if kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
         return [str(broker) for broker in image.brokers]
+    if kind is ConfigResourceType.GROUP:
+        # Groups without configs of their own are not among them; ListGroups has all.
+        return [resource.name for resource in image.configs if resource.type is kind]
     return []

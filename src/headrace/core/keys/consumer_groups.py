@@ -57,16 +57,18 @@ class ConsumerGroupKeys:
 
     def __post_init__(self) -> None:
         """Refuse values that do not lie between their own limits."""
-        for name in ("session.timeout.ms", "heartbeat.interval.ms"):
-            attribute = name.replace(".", "_")
-            low: int = getattr(self, f"group_consumer_min_{attribute}")
-            high: int = getattr(self, f"group_consumer_max_{attribute}")
-            value: int = getattr(self, f"group_consumer_{attribute}")
-            if not low <= value <= high:
-                raise InvalidConfig(
-                    f"group.consumer.{name}={value} must lie between group.consumer.min.{name} "
-                    f"({low}) and group.consumer.max.{name} ({high})"
-                )
+        self._check_between(
+            "session.timeout.ms",
+            self.group_consumer_min_session_timeout_ms,
+            self.group_consumer_session_timeout_ms,
+            self.group_consumer_max_session_timeout_ms,
+        )
+        self._check_between(
+            "heartbeat.interval.ms",
+            self.group_consumer_min_heartbeat_interval_ms,
+            self.group_consumer_heartbeat_interval_ms,
+            self.group_consumer_max_heartbeat_interval_ms,
+        )
         if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
             raise InvalidConfig(
                 "group.consumer.heartbeat.interval.ms must be less than "
@@ -74,3 +76,11 @@ class ConsumerGroupKeys:
             )
         if not self.group_consumer_assignors:
             raise InvalidConfig("group.consumer.assignors must name at least one assignor")
+
+    @staticmethod
+    def _check_between(name: str, low: int, value: int, high: int) -> None:
+        if not low <= value <= high:
+            raise InvalidConfig(
+                f"group.consumer.{name}={value} must lie between group.consumer.min.{name} "
+                f"({low}) and group.consumer.max.{name} ({high})"
+            )
