@@ -8,6 +8,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import Offset
 from headrace.groups.records import decode
 from headrace.groups.shard import Shard
+from headrace.groups.stored_offsets import OffsetReader
 from headrace.protocol.records.decode import Record, decode_payload, record_payload
 from headrace.protocol.records.header import iterate_headers
 from headrace.replication.partition import Partition
@@ -21,9 +22,10 @@ RECORDS_PER_SLICE = 1_000
 async def load(partition: Partition) -> Shard:
     """Replay everything that is written; raises what the disk or a damaged batch does."""
     shard = Shard()
+    reader = OffsetReader()
     left = RECORDS_PER_SLICE
     for record in _records(partition):
-        _apply(shard, record, partition)
+        _apply(shard, reader, record, partition)
         left -= 1
         if not left:
             left = RECORDS_PER_SLICE
@@ -46,14 +48,18 @@ def _records(partition: Partition) -> Iterator[Record]:
             position = Offset(header.last_offset + 1)
 
 
-def _apply(shard: Shard, record: Record, partition: Partition) -> None:
+def _apply(shard: Shard, reader: OffsetReader, record: Record, partition: Partition) -> None:
     if record.key is None:
         return
     try:
+        stored = reader.read(record.key, record.value)
+        if stored is not None:
+            shard.put_offset(*stored)
+            return
         decoded = decode(record.key, record.value)
         if decoded is not None:
             shard.apply(decoded)
-    except HeadraceError as error:
+    except (HeadraceError, UnicodeDecodeError) as error:
         # One record that nobody can read must not take all groups of the shard with it.
         logger.error(
             "skipped a group record: partition=%s offset=%d error=%s",

@@ -14,7 +14,7 @@ from headrace.groups.classic.group import ClassicGroup
 from headrace.groups.classic.rebalance import join_refused
 from headrace.groups.consumer.group import CONSUMER_GROUP_KEYS, ConsumerGroup
 from headrace.groups.consumer_steps import Group
-from headrace.groups.offsets import Offsets, committed_in
+from headrace.groups.offsets import CommittedOffset, Offsets, committed_in
 from headrace.groups.records import GroupRecord
 from headrace.groups.step import Caller, Step, Token
 from headrace.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -52,12 +52,18 @@ class Shard:
     def _apply_offset(self, key: OffsetCommitKey, value: object) -> None:
         partition = TopicPartition(key.topic, key.partition)
         if isinstance(value, OffsetCommitValue):
-            if key.group not in self.groups:
-                # A group that only stores offsets has no record of its own.
-                self.groups[key.group] = ClassicGroup(key.group)
-            self.offsets.put(key.group, partition, committed_in(value))
+            self.put_offset(key.group, partition, committed_in(value))
         else:
             self.offsets.remove(key.group, partition)
+
+    def put_offset(
+        self, group_id: str, partition: TopicPartition, committed: CommittedOffset
+    ) -> None:
+        """What the record of a commit does."""
+        if group_id not in self.groups:
+            # A group that only stores offsets has no record of its own.
+            self.groups[group_id] = ClassicGroup(group_id)
+        self.offsets.put(group_id, partition, committed)
 
     def _apply_classic(self, group_id: str, value: object) -> None:
         if isinstance(value, GroupMetadataValue):
