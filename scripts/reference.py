@@ -17,6 +17,7 @@ from headrace.broker.routes import ROUTES
 from headrace.cli.main import build
 from headrace.core.broker_configs import BROKER_KEYS
 from headrace.core.config_keys import ConfigKey, ConfigType, format_value
+from headrace.core.group_configs import GROUP_KEYS
 from headrace.core.topic_configs import TOPIC_KEYS
 from headrace.protocol.api_keys import APIS
 
@@ -72,6 +73,14 @@ Set with `headrace topic create --config KEY=VALUE`, `headrace topic alter` or a
 effective at once. Without a value of its own a topic uses the broker's key in the last column.
 
 {_key_table(TOPIC_KEYS, with_update=False)}
+
+## Group keys
+
+Set with any admin client on a resource of type group, which need not exist yet; effective with the
+next heartbeat. Without a value of its own a group uses the broker's key, whose `min` and `max` are
+also the bounds here.
+
+{_key_table(GROUP_KEYS, with_update=False)}
 """
 
 
