@@ -148,6 +148,27 @@ def test_the_lag_of_a_group_is_what_it_has_not_committed(broker: MeteredBroker) 
     assert scraped["headrace_topic_messages_out_total"][("orders",)] >= 30
 
 
+def test_rebalances_of_both_protocols_are_counted(broker: MeteredBroker) -> None:
+    make_topic(broker.servers, "orders", 2)
+    counts = []
+    for protocol in ("classic", "consumer"):
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.servers,
+                "group.id": protocol,
+                "group.protocol": protocol,
+            }
+        )
+        consumer.subscribe(["orders"])
+        for _ in range(100):
+            consumer.poll(0.1)
+            if len(consumer.assignment()) == 2:
+                break
+        counts.append(broker.scrape()["headrace_group_rebalances_total"][()])
+        consumer.close()
+    assert 0 < counts[0] < counts[1]
+
+
 def test_errors_are_counted_by_name(broker: MeteredBroker) -> None:
     make_topic(broker.servers, "orders", 1)
     admin = AdminClient({"bootstrap.servers": broker.servers})

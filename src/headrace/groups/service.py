@@ -48,6 +48,7 @@ from headrace.protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from headrace.protocol.messages.sync_group import SyncGroupRequest
+from headrace.protocol.schemas.consumer_groups import ConsumerGroupMetadataKey
 from headrace.replication.replicas import Replicas
 
 logger = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ class Groups:
         self.commits = 0
         """Offsets committed since the start."""
         self.rebalances = 0
-        """Generations of classic groups completed since the start."""
+        """Generations of classic groups completed and epochs of others begun since the start."""
         self.expired_offsets = 0
         """Offsets that outlived their retention since the start."""
 
@@ -293,6 +294,8 @@ class Groups:
         for record, applied in step.writes:
             if not applied:
                 home.shard.apply(record)
+            if type(record.key) is ConsumerGroupMetadataKey and record.value is not None:
+                self.rebalances += 1
         home.journal.write(step.writes, step.answers, step.time_ms)
 
     def _carry_out(self, home: Home, group_id: str, step: Step) -> None:

@@ -142,7 +142,9 @@ DUTIES_FAILED: Final = Metric(
     "Checkpoints, retentions and other duties that failed and will be tried again.",
 )
 REBALANCES: Final = Metric(
-    "headrace_group_rebalances_total", "counter", "Generations of classic groups completed."
+    "headrace_group_rebalances_total",
+    "counter",
+    "Generations of classic groups completed, and epochs of KIP-848 groups begun.",
 )
 COMMITS: Final = Metric(
     "headrace_group_offset_commits_total", "counter", "Offsets of partitions committed by groups."
