@@ -343,6 +343,23 @@ def test_a_topic_may_be_created_after_it_was_subscribed_to(tell: Tell) -> None:
     tell(story)
 
 
+def test_a_topic_that_is_deleted_disturbs_nobody(tell: Tell) -> None:
+    async def story(client: AsyncClient, protocol: str) -> None:
+        topic, doomed = await new_topic(client, 1), await new_topic(client, 1, records=5)
+        settings = new_settings(protocol, auto_commit=True, auto_commit_interval_ms=10)
+        consumer = client.consumer(settings)
+        await consumer.subscribe([topic, doomed])
+        while len(consumer.assignment) != 2:
+            await consumer.poll(20)
+        await client.admin.delete_topics([doomed])
+        while len(consumer.assignment) != 1:
+            await consumer.poll(20)
+        await fill(client, topic, 10)
+        assert (await anext(consumer)).topic == topic
+
+    tell(story)
+
+
 def test_a_pattern_finds_the_topics_whose_whole_name_matches(tell: Tell) -> None:
     async def story(client: AsyncClient, protocol: str) -> None:
         topic = await new_topic(client, 2)

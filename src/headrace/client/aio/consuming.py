@@ -141,6 +141,12 @@ class ConsumerEngine:
             await self._fetches.wait(min(deadline_ms, retry_ms, places_ms) - now_ms)
 
     async def _prepare(self, notice: Notice) -> None:
+        logger.info(
+            "partitions change hands: change=%s group=%s partitions=%s",
+            notice.change.name.lower(),
+            self.settings.group_id,
+            ",".join(map(str, notice.partitions)) or "none",
+        )
         if notice.change is Change.ASSIGNED:
             self.consuming.add(notice.partitions)
         elif notice.change is Change.REVOKED and self.settings.auto_commit:

@@ -4,7 +4,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.client.core.fetching import FetchCall, Fetching
+from headrace.client.core.fetch_request import FetchCall
+from headrace.client.core.fetching import Fetching
 from headrace.core.errors import HeadraceError
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.client.blocking.link import Ticket
 from headrace.client.core.failures import CallTimedOut, ClientClosed
-from headrace.client.core.fetching import LOOKUP_MS_MIN, FetchCall, Fetching
+from headrace.client.core.fetch_request import FetchCall
+from headrace.client.core.fetching import LOOKUP_MS_MIN, Fetching
 from headrace.client.core.models import FetchedChunk, OffsetSpec, ReceivedRecord
 from headrace.client.core.settings import ReaderSettings
 from headrace.core.ids import TopicPartition

@@ -41,6 +41,7 @@ class Consuming:
         self._settings = settings
         self.fetching = Fetching(session, settings.reading(), channel)
         self._places_at_ms = 0.0
+        self._rounds_in_vain = 0
         self._commit_at_ms = 0.0
         self._committed: dict[TopicPartition, CommittedOffset] = {}
 
@@ -85,7 +86,13 @@ class Consuming:
         wanted = self.fetching.places_wanted
         known = {each: spec for each, spec in wanted.items() if cluster.leader(each) is not None}
         yield from self.fetching.find_places(known, timeout_ms=_ROUND_MS)
-        self._places_at_ms = session.now_ms() + session.settings.retry_backoff_ms
+        now_ms = session.now_ms()
+        is_done = not any(self._is_lost(cursor, now_ms) for cursor in self.fetching.cursors)
+        # A topic may stay without leader, or be gone, for as long as we are subscribed to it.
+        self._rounds_in_vain = 0 if is_done else self._rounds_in_vain + 1
+        self._places_at_ms = now_ms
+        if not is_done:
+            self._places_at_ms += session.backoff.delay_ms(self._rounds_in_vain)
 
     def _find_leaders(self) -> Flow[None]:
         session, age = self._session, self._session.settings.metadata_age_ms_max

@@ -6,11 +6,11 @@ last are still being read. A face calls `plan` for requests, `answered` with the
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from uuid import UUID
 
 from headrace.client.core.cluster import BrokerAddress
 from headrace.client.core.failures import error_for
+from headrace.client.core.fetch_request import FetchCall, fetch_request
 from headrace.client.core.fetch_session import SESSION_ERRORS, FetchSession, SessionRequest
 from headrace.client.core.fetched import Cursor, decode_chunk, whole_batches
 from headrace.client.core.flows import Ask, Flow, Session, retrying
@@ -26,13 +26,7 @@ from headrace.client.core.settings import ReaderSettings
 from headrace.core.errors import ErrorCode, HeadraceError, OffsetOutOfRange
 from headrace.core.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
 from headrace.protocol.message import Message
-from headrace.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
+from headrace.protocol.messages.fetch import FetchPartition, FetchResponse, PartitionData
 from headrace.protocol.records.decode import Record
 
 # A lookup gets at least this long, or a caller that polls without waiting would never finish one.
@@ -40,18 +34,6 @@ LOOKUP_MS_MIN = 50
 
 _LAST_VERSION_BY_NAME = 12
 _RESET = {"earliest": EARLIEST, "latest": LATEST}
-
-
-@dataclass(slots=True)
-class FetchCall:
-    """A fetch to send, and the state each partition was in when it was planned.
-
-    `names` are those of the ids asked for: the cache may know others when it is answered.
-    """
-
-    ask: Ask
-    cursors: Mapping[TopicPartition, tuple[Cursor, int]]
-    names: Mapping[UUID, str]
 
 
 class Fetching:
@@ -204,7 +186,7 @@ class Fetching:
         by_id = all(topic_id != NO_TOPIC_ID for topic_id, _ in wanted.values())
         ask = Ask(
             node,
-            self._fetch_request(node, wanted),
+            fetch_request(settings, self._session_request(node, wanted), wanted),
             FetchResponse,
             self._session.settings.request_timeout_ms + settings.fetch_wait_ms_max,
             version_max=1000 if by_id else _LAST_VERSION_BY_NAME,
@@ -214,32 +196,12 @@ class Fetching:
         names = {topic_id: partition.topic for partition, (topic_id, _) in wanted.items()}
         return FetchCall(ask, planned, names)
 
-    def _fetch_request(
+    def _session_request(
         self, node: NodeId, wanted: Mapping[TopicPartition, tuple[UUID, FetchPartition]]
-    ) -> FetchRequest:
-        settings = self._settings
-        if settings.sessions:
-            session = self._fetch_sessions.setdefault(node, FetchSession()).request(wanted)
-        else:
-            session = SessionRequest(0, -1, list(wanted), [])
-        topics: dict[tuple[str, UUID], list[FetchPartition]] = {}
-        for partition in session.named:
-            topic_id, part = wanted[partition]
-            topics.setdefault((partition.topic, topic_id), []).append(part)
-        return FetchRequest(
-            max_wait_ms=settings.fetch_wait_ms_max,
-            min_bytes=settings.fetch_bytes_min,
-            max_bytes=settings.fetch_bytes_max,
-            isolation_level=int(settings.isolation == "read_committed"),
-            session_id=session.session_id,
-            session_epoch=session.epoch,
-            topics=[
-                FetchTopic(topic=name, topic_id=topic_id, partitions=parts)
-                for (name, topic_id), parts in topics.items()
-            ],
-            forgotten_topics_data=session.forgotten,
-            rack_id=settings.rack,
-        )
+    ) -> SessionRequest:
+        if self._settings.sessions:
+            return self._fetch_sessions.setdefault(node, FetchSession()).request(wanted)
+        return SessionRequest(0, -1, list(wanted), [])
 
     # -- answers in
 

@@ -1,8 +1,8 @@
 """From what brokers say of a group to what users see."""
 
+from headrace.client.core.classic_requests import PROTOCOL_TYPE
 from headrace.client.core.group_models import GroupDescription, MemberDescription
 from headrace.client.core.member_metadata import decode_assignment
-from headrace.client.core.membership_classic import PROTOCOL_TYPE
 from headrace.core.errors import MalformedMessage
 from headrace.core.files import Buffer
 from headrace.core.ids import TopicPartition

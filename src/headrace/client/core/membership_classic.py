@@ -18,6 +18,7 @@ from enum import Enum, auto
 
 from headrace.client.core.assignors import ASSIGN, COOPERATIVE, JoinedMember
 from headrace.client.core.backoff import Backoff
+from headrace.client.core.classic_requests import heartbeat, join, leave, sync
 from headrace.client.core.consumer_settings import ConsumerSettings
 from headrace.client.core.failures import error_for
 from headrace.client.core.group_models import NOBODY, GroupIdentity
@@ -42,27 +43,10 @@ from headrace.client.core.membership import (
 from headrace.core.errors import ErrorCode, HeadraceError, MalformedMessage
 from headrace.core.ids import TopicPartition
 from headrace.protocol.message import Message
-from headrace.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from headrace.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from headrace.protocol.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-)
-from headrace.protocol.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-    SyncGroupResponse,
-)
+from headrace.protocol.messages.join_group import JoinGroupResponse
+from headrace.protocol.messages.sync_group import SyncGroupResponse
 
-PROTOCOL_TYPE = "consumer"
 _NO_GENERATION = -1
-# The broker answers a join when the rebalance is over; this is for the way there and back.
-_JOIN_EXTRA_MS = 5_000
 # A subscribed topic that does not exist may be created any moment.
 _MISSING_AGAIN_MS = 2_000
 
@@ -121,8 +105,10 @@ class ClassicMembership(Membership):
 
     @property
     def identity(self) -> GroupIdentity:
-        if self._state is not _State.STABLE:
-            return NOBODY
+        return self._here if self._state is _State.STABLE else NOBODY
+
+    @property
+    def _here(self) -> GroupIdentity:
         return GroupIdentity(self._member_id, self._generation, self._settings.group_instance_id)
 
     def subscribe(self, subscription: Subscription) -> None:
@@ -148,7 +134,7 @@ class ClassicMembership(Membership):
         if self._state is _State.DIVIDING:
             return LookUp(names=self._topics_of_all())
         if self._state is _State.SYNCING:
-            return self._sync()
+            return sync(self._settings, self._here, self._assignor, self._shares)
         if self._topics is None or (self._state is _State.STABLE and now_ms >= self._topics_at_ms):
             return LookUp(names=None if self._pattern is not None else self._topics_of_all())
         if self._wants_to_join() and self._is_ready_to_join():
@@ -156,7 +142,7 @@ class ClassicMembership(Membership):
         if self._state is _State.UNJOINED:
             return Wait(overdue_at_ms)  # for the program, which is told what it has lost
         if now_ms >= self._heartbeat_at_ms:
-            return self._heartbeat()
+            return heartbeat(self._settings, self._here)
         return Wait(min(self._heartbeat_at_ms, self._topics_at_ms, overdue_at_ms))
 
     def _wants_to_join(self) -> bool:
@@ -177,58 +163,19 @@ class ClassicMembership(Membership):
         return self._notice is None
 
     def _join(self) -> Send:
-        settings = self._settings
         self._state = _State.JOINING
         self._must_rejoin = False
         metadata = encode_subscription(
-            self._topics or (), self._owned, self._owned_since, settings.rack
+            self._topics or (), self._owned, self._owned_since, self._settings.rack
         )
-        request = JoinGroupRequest(
-            group_id=settings.group_id,
-            session_timeout_ms=settings.session_timeout_ms,
-            rebalance_timeout_ms=settings.max_poll_interval_ms,
-            member_id=self._member_id,
-            group_instance_id=settings.group_instance_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocols=[
-                JoinGroupRequestProtocol(name=name, metadata=metadata)
-                for name in settings.assignors
-            ],
-            reason="",
-        )
-        timeout_ms = settings.max_poll_interval_ms + _JOIN_EXTRA_MS
-        return Send(request, JoinGroupResponse, timeout_ms)
+        return join(self._settings, self._member_id, metadata)
 
     def _topics_of_all(self) -> frozenset[str]:
         return frozenset(topic for member in self._members for topic in member.topics)
 
-    def _sync(self) -> Send:
-        request = SyncGroupRequest(
-            group_id=self._settings.group_id,
-            generation_id=self._generation,
-            member_id=self._member_id,
-            group_instance_id=self._settings.group_instance_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocol_name=self._assignor,
-            assignments=[
-                SyncGroupRequestAssignment(member_id=member_id, assignment=share)
-                for member_id, share in self._shares.items()
-            ],
-        )
-        return Send(request, SyncGroupResponse, self._settings.max_poll_interval_ms)
-
-    def _heartbeat(self) -> Send:
-        request = HeartbeatRequest(
-            group_id=self._settings.group_id,
-            generation_id=self._generation,
-            member_id=self._member_id,
-            group_instance_id=self._settings.group_instance_id,
-        )
-        return Send(request, HeartbeatResponse, self._settings.session_timeout_ms)
-
     def _go_away(self) -> Step:
         """The program does not poll any more: let others have its partitions."""
-        send = self._leave(self._member_id, "no poll within max_poll_interval_ms")
+        send = leave(self._settings, self._member_id, "no poll within max_poll_interval_ms")
         if send is None:
             self._gone_away()
             return Wait(float("inf"))
@@ -419,18 +366,7 @@ class ClassicMembership(Membership):
         self._state = _State.IDLE
         self._owned = frozenset()
         self.error = None
-        return self._leave(member_id, reason)
-
-    def _leave(self, member_id: str, reason: str) -> Send | None:
-        if not member_id or self._settings.group_instance_id is not None:
-            # A static member keeps its place for a session: that is what it is for.
-            return None
-        request = LeaveGroupRequest(
-            group_id=self._settings.group_id,
-            member_id=member_id,
-            members=[MemberIdentity(member_id=member_id, reason=reason)],
-        )
-        return Send(request, LeaveGroupResponse)
+        return leave(self._settings, member_id, reason)
 
     def commit_refused(self, error: HeadraceError) -> None:
         if self._state is not _State.STABLE:

@@ -250,6 +250,18 @@ def test_a_failed_round_is_not_repeated_at_once() -> None:
     assert scene.consuming.needs_places(scene.clock.ms)
 
 
+def test_a_topic_that_stays_away_is_looked_for_ever_more_seldom() -> None:
+    scene = Scene(Coordinating())
+    scene.consuming.add([TopicPartition("gone", 0)])
+    waits = []
+    for _ in range(6):
+        scene.find_places()
+        waits.append(scene.consuming.next_places_ms(scene.clock.ms) - scene.clock.ms)
+        scene.clock.ms += waits[-1]
+    assert waits == [100, 200, 400, 800, 1000, 1000]
+    assert scene.positions() == {0: 10, 1: 10}, "the others are not held up"
+
+
 def test_a_commit_carries_epochs_metadata_and_the_member() -> None:
     scene = Scene(Coordinating())
     scene.commit({tp(1): CommittedOffset(8, leader_epoch=2, metadata="note")})

@@ -7,8 +7,9 @@ import pytest
 
 from headrace.client import EARLIEST, LATEST, OffsetSpec, ReaderSettings, at_time
 from headrace.client.core.failures import BrokerUnreachable
+from headrace.client.core.fetch_request import FetchCall
 from headrace.client.core.fetched import whole_batches
-from headrace.client.core.fetching import FetchCall, Fetching
+from headrace.client.core.fetching import Fetching
 from headrace.core.errors import (
     CorruptBatch,
     ErrorCode,
