@@ -6,11 +6,12 @@ full speed.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from headrace.core.listeners import parse_door
+from headrace.core.metrics import Family, Metric
 
 if TYPE_CHECKING:
     from headrace.broker.context import Services
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from headrace.web.server import WebServer
 
 logger = logging.getLogger(__name__)
+
+TEXT_CONNECTIONS = Metric(
+    "headrace_text_connections", "gauge", "Open connections of the text door."
+)
 
 
 _EVERY_DOOR = ("headrace.broker.in_process", "headrace.gateway")
@@ -85,6 +90,10 @@ class Doors:
             await gateway.close()
         self._gateways.clear()
 
+    def collect(self) -> Iterator[Family]:
+        """A source of metrics: what the text door has to tell."""
+        yield TEXT_CONNECTIONS.value(0 if self._text is None else self._text.connections)
+
     def abort(self) -> None:
         """Drop every connection, as a crash would."""
         if self._web is not None:
@@ -105,7 +114,7 @@ class Doors:
         self._web = await serve(
             self._gateway("http"),
             settings_of(self._config, address),
-            sources=[*self._sources, ProcessMetrics()],
+            sources=[*self._sources, ProcessMetrics(), self],
         )
 
     async def _open_text(self) -> None:

@@ -62,6 +62,17 @@ def test_an_unknown_key_is_refused_in_a_file_or_a_flag_with_a_hint(
     assert refused.value.hint.lower().replace("_", ".").endswith("log.retention.ms?")
 
 
+@pytest.mark.parametrize("levels", ["loud", "headrace.node=loud", "info,debug", "info,,debug"])
+def test_a_level_that_does_not_exist_is_refused(levels: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"logging\.level"):
+        load(None, {}, {"logging.level": levels})
+
+
+def test_levels_of_single_loggers_are_read() -> None:
+    config = load(None, {"HEADRACE_LOGGING_LEVEL": "warning, headrace.node=debug"})
+    assert config.logging_level == ("warning", "headrace.node=debug")
+
+
 def test_an_unknown_variable_is_a_warning_with_a_hint(caplog: pytest.LogCaptureFixture) -> None:
     """A service named headrace makes Kubernetes set such variables in every pod."""
     environment = {
