@@ -381,6 +381,17 @@ def test_a_restart_gives_everybody_a_whole_session(coordinator: Coordinator) -> 
     assert member.beat(coordinator) is ErrorCode.NONE
 
 
+def test_a_restart_gives_everybody_the_session_that_is_configured(
+    coordinator: Coordinator,
+) -> None:
+    consumer = replace(coordinator.settings.consumer, session_timeout_ms=6_000)
+    coordinator.settings = replace(coordinator.settings, consumer=consumer)
+    joined(coordinator, "m1", "m2")
+    coordinator.restart()
+    coordinator.advance(6_001)
+    assert not coordinator.group.members
+
+
 def test_members_are_asked_to_hurry_only_while_the_group_converges(
     coordinator: Coordinator,
 ) -> None:
