@@ -11,6 +11,7 @@ from headrace.client.core.failures import CommitFailed
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
 from headrace.gateway import Gateway, Member
+from headrace.protocol.records.decode import Record
 from headrace.text import options, replies
 from headrace.text.output import Output
 from headrace.text.words import BadLine, Words
@@ -20,6 +21,8 @@ POLL_USAGE: Final = "POLL [LIMIT n] [WAIT milliseconds] [TIMES]"
 # How long JOIN waits for the first partitions; a group in motion may take longer.
 _FIRST_MS: Final = 3_000
 _FIRST_STEP_MS: Final = 200
+# How soon a POLL that waits for messages tells of new partitions.
+_LOOK_MS: Final = 250
 _LIMIT: Final = 100
 _LIMIT_MAX: Final = 10_000
 _WAIT_MS: Final = 1_000
@@ -82,7 +85,7 @@ class Membership:
                     raise BadLine(f"{option[:50]!r} is not understood; write {POLL_USAGE}")
         member = self._joined()
         await self._commit_given(member)
-        found = await member.poll(wait_ms, limit)
+        found = await self._poll(member, wait_ms, limit)
         if member.assignment != self._told:
             self._told = member.assignment
             await out.send(b"ASSIGNED %b\n" % replies.partitions(self._told).encode())
@@ -92,6 +95,18 @@ class Membership:
             count += len(records)
             await out.send(replies.messages(where, records, times=times))
         return replies.ok(count=count)
+
+    async def _poll(
+        self, member: Member, wait_ms: int, limit: int
+    ) -> dict[TopicPartition, list[Record]]:
+        """Wait for messages, or for the group to give us other partitions."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_ms / 1000
+        while True:
+            left_ms = max(deadline - loop.time(), 0) * 1000
+            found = await member.poll(min(left_ms, _LOOK_MS), limit)
+            if found or left_ms <= _LOOK_MS or member.assignment != self._told:
+                return found
 
     async def commit(self, where: TopicPartition, offset: int) -> None:
         """A COMMIT for the group that this connection is in."""

@@ -104,6 +104,8 @@ class Session:
                 return replies.ok()
             case "QUIT":
                 self.is_over = True
+                if self._membership.group is not None:
+                    return await self._membership.leave()
                 return replies.ok()
         raise options.UnknownCommand(verb[:50])
 
