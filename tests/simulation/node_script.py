@@ -1,7 +1,7 @@
 """A life of a whole broker, watched at every step on its disk.
 
 Topics are created, written, configured, emptied, deleted and created again through a real
-client; the broker is stopped, killed and loses power in between. After every operation on the
+client, and offsets are committed for a group; the broker is stopped, killed and loses power in between. After every operation on the
 disk a `NodeCrashPoint` keeps a copy of the disk and of what clients had been promised by then.
 """
 
@@ -34,6 +34,9 @@ from tests.support.history_checks import check_batches
 
 ONE_AT_A_TIME = ProducerSettings(acks="all", linger_ms=0, delivery_timeout_ms=60_000)
 PRODUCE_TO = ("t", "u")
+GROUP = "g"
+NOTHING = -1
+"""Stands for no committed offset."""
 
 
 @dataclass(slots=True)
@@ -45,11 +48,18 @@ class TopicPromise:
     configs: dict[str, str] = field(default_factory=dict)
     records: dict[int, dict[int, bytes]] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
+    committed: set[int] = field(default_factory=set)
+    """What the group may have committed for partition 0: its last commit, and one under way."""
 
     def copy(self) -> "TopicPromise":
         records = {number: dict(values) for number, values in self.records.items()}
         return TopicPromise(
-            self.topic_id, self.partitions, dict(self.configs), records, dict(self.starts)
+            self.topic_id,
+            self.partitions,
+            dict(self.configs),
+            records,
+            dict(self.starts),
+            set(self.committed),
         )
 
 
@@ -73,7 +83,7 @@ class Stage:
         self.loop = VirtualLoop()
         random = Random(seed)
         network = SimulatedNetwork(self.loop, random, Conditions(delay_seconds_max=0.0001))
-        settings = {"auto.create.topics.enable": "false"}
+        settings = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "1"}
         self.machine = Machine(self.loop, network, random, settings=settings, disk=disk)
         self.machine.take_for_a_sync(0.001)
         self.host = ClientHost(self.loop, random, History())
@@ -153,8 +163,17 @@ class NodeCrashPoint:
             ]
             if any(offset >= end for offset in promise.records.get(number, {})):
                 found.append(f"{partition}: ends at {end}, below acknowledged records")
+        await self._check_committed(client, name, promise, found)
         async with client.producer(ONE_AT_A_TIME) as producer:
             await producer.send_and_wait(name, b"after the crash", partition=0)
+
+    async def _check_committed(
+        self, client: AsyncClient, name: str, promise: TopicPromise, found: list[str]
+    ) -> None:
+        committed = await client.admin.committed_offsets(GROUP)
+        held = committed.get(TopicPartition(name, 0))
+        if (NOTHING if held is None else held.offset) not in (promise.committed or {NOTHING}):
+            found.append(f"{name}: {held} is committed, not one of {promise.committed}")
 
 
 class NodeScript:
@@ -227,6 +246,14 @@ class NodeScript:
                 for number in range(self.promises.topics[name].partitions):
                     for _ in range(2):
                         await self._send(producer.send_and_wait, name, number)
+        await self._commit(client, PRODUCE_TO[0])
+
+    async def _commit(self, client: AsyncClient, name: str) -> None:
+        promise = self.promises.topics[name]
+        offset = max(promise.records[0]) + 1
+        promise.committed = (promise.committed or {NOTHING}) | {offset}
+        await client.admin.alter_offsets(GROUP, {TopicPartition(name, 0): offset})
+        promise.committed = {offset}
 
     async def _send(self, send: Callable[..., Awaitable[object]], name: str, number: int) -> None:
         self._number += 1
