@@ -99,8 +99,17 @@ class MemberProcess:
 class GroupRun:
     """One topic, one group, one writer; faults are up to the test."""
 
-    def __init__(self, broker: Killable, style: str, seed: int, directory: Path) -> None:
+    def __init__(
+        self,
+        broker: Killable,
+        style: str,
+        seed: int,
+        directory: Path,
+        *,
+        bound_seconds: float = BOUND_SECONDS,
+    ) -> None:
         self.broker = broker
+        self._bound_seconds = bound_seconds
         self.history = GroupHistory()
         self.kills = 0
         self._style = style
@@ -129,7 +138,7 @@ class GroupRun:
             written = timestamps(self.broker.bootstrap_servers)
             owners = self._wait_until_settled(written, started)
             took = time.monotonic() - started
-            self.history.final = Final(written, owners, took, BOUND_SECONDS)
+            self.history.final = Final(written, owners, took, self._bound_seconds)
         finally:
             self._stopping.set()
             watcher.stop()
@@ -234,7 +243,7 @@ class GroupRun:
             owners = {each.partition: each.member for each in look.tenures if each.how == "ended"}
             if len(owners) == PARTITIONS and self._all_read(written):
                 return owners
-            if time.monotonic() > started + BOUND_SECONDS:
+            if time.monotonic() > started + self._bound_seconds:
                 return owners
             time.sleep(0.05)
 

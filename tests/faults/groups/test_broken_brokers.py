@@ -1,0 +1,145 @@
+"""Brokers that are broken on purpose, and the invariant by which each of them is found out.
+
+Only what the broker does is changed, never what members and bystanders write down; the same run
+with the same kills and an unbroken broker finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.groups import consumer_steps
+from headrace.groups.classic import expiry, syncing
+from headrace.groups.classic.group import ClassicGroup
+from headrace.groups.consumer import offset_rules
+from headrace.groups.consumer.group import ConsumerGroup
+from headrace.groups.journal import Journal, send
+from headrace.groups.offsets import Offsets
+from headrace.groups.shard import Shard
+from headrace.groups.step import Answer, Caller, Step, Token, Write
+from headrace.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from headrace.testing import Broker
+from tests.faults.groups.group_run import BROKER_SETTINGS, SESSION_MS, GroupRun
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def nothing(_: pytest.MonkeyPatch) -> None:
+    """An unbroken broker."""
+
+
+def answer_without_writing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups live in memory only: a commit is acknowledged and never reaches the log."""
+
+    def write(_: Journal, __: Iterable[Write], answers: Sequence[Answer], ___: int) -> None:
+        send(list(answers))
+
+    monkeypatch.setattr(Journal, "write", write)
+
+
+def forget_offsets_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = Shard.loaded
+
+    def loaded(self: Shard, step: Step) -> None:
+        self.offsets = Offsets()
+        sound(self, step)
+
+    monkeypatch.setattr(Shard, "loaded", loaded)
+
+
+def give_everybody_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All members get the share of one of them."""
+    sound = syncing._assign
+
+    def assign(group: ClassicGroup, shares: dict[str, bytes], step: Step) -> None:
+        first = max(shares.values(), default=b"")
+        sound(group, dict.fromkeys(group.members, first), step)
+
+    monkeypatch.setattr(syncing, "_assign", assign)
+
+
+def fence_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither membership nor epoch matters to commits, and the expelled are not told."""
+    sound = consumer_steps.consumer_heartbeat
+
+    def check_commit(*_: Any) -> None:
+        return None
+
+    def heartbeat(
+        shard: Shard,
+        request: ConsumerGroupHeartbeatRequest,
+        caller: Caller,
+        token: Token,
+        step: Step,
+        *more: Any,
+    ) -> None:
+        group = shard.groups.get(request.group_id)
+        known = isinstance(group, ConsumerGroup) and request.member_id in group.members
+        if known or request.member_epoch <= 0:
+            sound(shard, request, caller, token, step, *more)
+            return
+        answer = ConsumerGroupHeartbeatResponse(
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+            heartbeat_interval_ms=100,
+        )
+        step.answer(token, answer)
+
+    monkeypatch.setattr(offset_rules, "check_commit", check_commit)
+    monkeypatch.setattr(consumer_steps, "consumer_heartbeat", heartbeat)
+
+
+def let_nobody_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dead stay members for ever."""
+    sound = expiry.expire
+
+    def expire(group: ClassicGroup, step: Step) -> None:
+        for member in group.members.values():
+            member.deadline_ms = step.now_ms + 60_000
+        sound(group, step)
+
+    monkeypatch.setattr(expiry, "expire", expire)
+
+
+@pytest.mark.xdist_group("group-breaks")
+@pytest.mark.parametrize(
+    ("broken", "style", "invariant"),
+    [
+        (nothing, "eager", None),
+        (answer_without_writing, "eager", "I14"),
+        (forget_offsets_at_a_start, "eager", "I14"),
+        (give_everybody_the_same, "eager", "I15"),
+        # A classic member ends its own session when it wakes up; in the other protocol only the
+        # broker knows how long sessions are.
+        (fence_nobody, "broker", "I15"),
+        (let_nobody_expire, "eager", "I17"),
+    ],
+)
+def test_a_broken_broker_is_found_out(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: Break,
+    style: str,
+    invariant: str | None,
+) -> None:
+    with Broker(data_dir=tmp_path / "data", settings=BROKER_SETTINGS) as broker:
+        bound_seconds = 20 if invariant is None else 3
+        run = GroupRun(broker, style, 1, tmp_path, bound_seconds=bound_seconds)
+        broken(monkeypatch)
+        with run.work():
+            if broken is not let_nobody_expire:
+                with run.a_member_stands_still() as still:
+                    run.pause(SESSION_MS / 1000 + 0.3)
+                    run.wait_for_commits(3, besides=still)
+            run.kill_broker()
+            run.kill_a_member()
+            run.wait_for_commits(2)
+        found = {each.invariant for each in run.judge()}
+    assert found == set() if invariant is None else invariant in found
