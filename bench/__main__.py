@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import compaction, groups, latency, lifecycle, throughput
+from bench import compaction, doors, groups, latency, lifecycle, throughput
 from bench.machine import look_at
 from bench.readings import DURABLE, HEADRACE, KAFKA, Readings
 from bench.report import Circumstances, markdown, show
@@ -96,8 +96,11 @@ def _parts(plan: Plan, sides: list[Side], readings: Readings) -> dict[str, Calla
             if side.name == HEADRACE:  # an absolute bar; Kafka takes half a minute for each
                 groups.measure_restart(side, plan.restarts, readings)
 
+    def plain_doors() -> None:
+        doors.measure_doors(sides, plan.pairs, readings)
+
     core = (produce, consume, one, end_to_end, memory, start, many, restart, compact, testing)
-    parts = (*core, joining, commits)
+    parts = (*core, joining, commits, plain_doors)
     return {part.__name__.replace("_", "-"): part for part in parts}
 
 

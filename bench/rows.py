@@ -49,6 +49,7 @@ def rows(machine: Machine) -> Iterator[Row]:
     yield from _latency_rows(machine)
     yield from _absolute_rows()
     yield from _group_rows()
+    yield from _door_rows()
 
 
 def _produce_rows() -> Iterator[Row]:
@@ -126,6 +127,21 @@ def _group_rows() -> Iterator[Row]:
     yield _at_least(f"{commits}, rate", f"{commits}: per s", 1.0)
     commits = "offset commits, 100 in flight"
     yield _at_least(f"{commits}, rate, durable", f"{commits}: per s", 1.0, side=DURABLE)
+
+
+def _door_rows() -> Iterator[Row]:
+    for name, bar in (
+        ("HTTP produce, batches of 100 x 100 B", 100_000),
+        ("HTTP produce, single records", 2_000),
+        ("HTTP read", 100_000),
+        ("text PUBLISH", 30_000),
+        ("text CONSUME", 100_000),
+    ):
+        measure = f"{name}: events per CPU second"
+        yield _at_least(f"{name}, events/s on one core", measure, bar, ratio=False)
+    for name, bar in (("25 % each", 5), ("saturated", 50)):
+        measure = f"one produce beside the doors, {name}: p99 ms"
+        yield _at_most(measure, measure, bar, ratio=False)
 
 
 def _at_least(
