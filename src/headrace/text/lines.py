@@ -27,7 +27,8 @@ _HTTP_VERBS: Final = frozenset(
     )
 )
 # First letters of the options of PUBLISH, and the mark before a message that begins like one.
-_MAY_BE_OPTION: Final = frozenset(b":KPHAL")
+_MAY_BE_OPTION: Final = frozenset(b"KPHAL")
+_COLON: Final = ord(":")
 _LENGTH_MIN: Final = -1
 _USAGE: Final = "write PUBLISH <topic> <message>; an empty message is written as :"
 
@@ -146,6 +147,8 @@ class LineReader:
         if line[:8] == b"PUBLISH ":
             topic, _, message = line[8:].partition(b" ")
             if topic and message and message[0] not in _MAY_BE_OPTION:
+                if message[0] == _COLON:
+                    message = message[1:]
                 name = self._topics.get(topic) or self._topic(topic, out)
                 if name:
                     record = _tuple(OutRecord, (message, None, None, (), None))
