@@ -8,6 +8,7 @@ from tests.integration.config_effects import (
     test_group_keys,
     test_http_keys,
     test_logging_keys,
+    test_text_keys,
     test_topic_compaction,
     test_topic_limits,
     test_topic_segments,
@@ -27,5 +28,6 @@ def test_every_broker_key_has_a_test_of_its_effect() -> None:
         test_group_keys,
         test_http_keys,
         test_logging_keys,
+        test_text_keys,
     )
     assert shown == set(BROKER_KEYS)
