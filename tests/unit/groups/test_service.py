@@ -1,0 +1,200 @@
+"""The coordinator on a running node: durable answers, loading, and a log that fails."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from headrace.controller.names import OFFSETS_TOPIC
+from headrace.core.errors import ErrorCode, StorageError
+from headrace.groups.service import Groups
+from headrace.log.partition_log import AppendInfo, PartitionLog
+from headrace.node.node import Node
+from headrace.node.real_seams import ThreadExecutor
+from headrace.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headrace.protocol.messages.delete_topics import DeleteTopicsRequest
+from headrace.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from headrace.protocol.messages.heartbeat import HeartbeatRequest
+from headrace.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from headrace.protocol.messages.offset_commit import OffsetCommitResponse
+from headrace.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from tests.support.group_wire import commit_request
+from tests.support.nodes import running_node
+from tests.support.raw_client import RawClient
+
+T = TypeVar("T")
+PATIENCE_SECONDS = 20
+
+
+class Caller(RawClient):
+    """A client with the few requests of this module."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(*node.addresses["PLAINTEXT"])
+
+    async def prepare(self) -> None:
+        """A topic `t`, and the coordinator."""
+        topic = CreatableTopic(
+            name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+        )
+        await self.call(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
+        found = await self.call(FindCoordinatorRequest(key="g"), 2)
+        assert isinstance(found, FindCoordinatorResponse)
+        assert found.error_code == ErrorCode.NONE
+
+    async def commit(self, offset: int, group: str = "g") -> int:
+        answer = await self.call(commit_request(group, "t", {0: offset}), 9)
+        assert isinstance(answer, OffsetCommitResponse)
+        return answer.topics[0].partitions[0].error_code
+
+    async def committed(self, group: str = "g") -> int:
+        """The offset, once the coordinator has loaded."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                answer = await self.call(fetch_request(group), 9)
+                assert isinstance(answer, OffsetFetchResponse)
+                if not answer.groups[0].error_code:
+                    return answer.groups[0].topics[0].partitions[0].committed_offset
+                await asyncio.sleep(0.01)
+
+
+def fetch_request(group: str) -> OffsetFetchRequest:
+    asked = OffsetFetchRequestTopics(name="t", partition_indexes=[0])
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[asked])])
+
+
+async def test_offsets_are_back_after_a_restart(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, Caller(node) as client:
+        await client.prepare()
+        for number in range(20):
+            assert await client.commit(number, f"g{number}") == ErrorCode.NONE
+    async with running_node(tmp_path) as node, Caller(node) as client:
+        assert [await client.committed(f"g{number}") for number in range(20)] == list(range(20))
+
+
+async def test_before_any_group_there_is_no_coordinator_and_no_topic(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, Caller(node) as client:
+        assert OFFSETS_TOPIC not in node.services.controller.image.topics
+        answer = await client.call(fetch_request("g"), 9)
+        assert isinstance(answer, OffsetFetchResponse)
+        assert answer.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+        listed = await client.call(ListGroupsRequest(), 5)
+        assert isinstance(listed, ListGroupsResponse)
+        assert (listed.error_code, listed.groups) == (ErrorCode.NONE, [])
+        await client.prepare()
+        assert len(node.services.controller.image.topics[OFFSETS_TOPIC].partitions) == 50
+
+
+async def test_while_groups_are_loaded_their_members_are_told_to_wait(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, Caller(node) as client:
+        await client.prepare()
+        await client.commit(7)
+    async with running_node(tmp_path) as node, Caller(node) as client:
+        # A coordinator of our own, looked at before the loop gives its loader a turn.
+        services = node.services
+        groups = Groups(
+            services.controller,
+            services.replicas,
+            services.clock,
+            services.randomness,
+            services.config,
+        )
+        groups.start()
+        asked = fetch_request("g").groups
+        found: list[OffsetFetchResponseGroup] = []
+        groups.fetch(asked, found.extend)
+        assert found[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        beat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+        assert groups.heartbeat(beat).error_code == ErrorCode.NONE
+        while not found or found[-1].error_code:
+            await asyncio.sleep(0)
+            groups.fetch(asked, found.extend)
+        assert found[-1].topics[0].partitions[0].committed_offset == 7
+        await groups.close()
+
+
+class HeldExecutor(ThreadExecutor):
+    """Holds back whatever comes while it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def run(self, call: Callable[[], T]) -> T:
+        await self.open.wait()
+        return await super().run(call)
+
+
+async def test_nobody_is_told_what_is_not_yet_on_disk(tmp_path: Path) -> None:
+    executor = HeldExecutor()
+    async with (
+        running_node(tmp_path, executor=executor) as node,
+        Caller(node) as writer,
+        Caller(node) as reader,
+    ):
+        await writer.prepare()
+        assert await writer.commit(1) == ErrorCode.NONE
+        executor.open.clear()
+        writing = asyncio.create_task(writer.commit(2))
+        while node.services.groups.commits < 2:
+            await asyncio.sleep(0)
+        reading = asyncio.create_task(reader.committed())
+        await asyncio.wait((writing, reading), timeout=0.1)
+        assert not writing.done()
+        assert not reading.done()
+        executor.open.set()
+        assert await writing == ErrorCode.NONE
+        assert await reading == 2
+
+
+async def test_what_the_log_did_not_take_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_node(tmp_path) as node, Caller(node) as client:
+        await client.prepare()
+        assert await client.commit(1) == ErrorCode.NONE
+        append = PartitionLog.append
+
+        def broken(log: PartitionLog, *arguments: object) -> AppendInfo:
+            if OFFSETS_TOPIC in log.directory:
+                raise StorageError("no space")
+            return append(log, *arguments)  # type: ignore[arg-type]  # handed on as they are
+
+        monkeypatch.setattr(PartitionLog, "append", broken)
+        assert await client.commit(2) == ErrorCode.NOT_COORDINATOR
+        assert await client.committed() == 1
+        monkeypatch.undo()
+        assert await client.commit(3) == ErrorCode.NONE
+        assert await client.committed() == 3
+
+
+async def test_offsets_go_with_their_topic(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, Caller(node) as client:
+        await client.prepare()
+        await client.commit(5)
+        await client.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+        await client.prepare()
+        assert await client.committed() == -1
+    async with running_node(tmp_path) as node, Caller(node) as client:
+        assert await client.committed() == -1
+
+
+async def test_commits_of_one_connection_are_pipelined(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, Caller(node) as client:
+        await client.prepare()
+        sent = [client.send(commit_request("g", "t", {0: number}), 9) for number in range(100)]
+        answers = [await client.receive(OffsetCommitResponse, 9) for _ in sent]
+        assert [number for number, _ in answers] == sent
+        assert await client.committed() == 99
