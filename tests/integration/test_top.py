@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from headrace.client import Client, NewTopic, TopicPartition
+from headrace.cli.top.looking import look
+from headrace.cli.top.scraping import Scraper
+from headrace.client import Client, NewTopic, TopicDescription, TopicPartition
 from headrace.testing import Broker
 from headrace.testing.broker import free_port
 
@@ -102,6 +104,25 @@ def test_the_live_view_is_redrawn_in_a_terminal_and_control_c_ends_it(broker: Br
         os.close(ours)
     assert b"\x1b[?1049h" in seen  # a screen of its own...
     assert b"\x1b[?1049l" in seen  # ...and the old one back
+
+
+def test_a_topic_that_goes_while_we_look_is_no_error(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client(broker.bootstrap_servers) as client, Client(broker.bootstrap_servers) as other:
+        client.admin.create_topics([NewTopic("passing", partitions=1)])
+        listed = client.admin.list_topics
+
+        def list_and_lose(**options: bool) -> list[TopicDescription]:
+            found = listed(**options)
+            if any(topic.name == "passing" for topic in found):
+                other.admin.delete_topics(["passing"])
+            return found
+
+        monkeypatch.setattr(client.admin, "list_topics", list_and_lose)
+        topics = look(client, Scraper(None, required=False)).topics
+    assert "orders" in topics
+    assert "passing" not in topics
 
 
 def test_where_nothing_answers_it_says_so() -> None:

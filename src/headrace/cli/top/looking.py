@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.cli.top.rates import GroupLook, Look, TopicLook
 from headrace.client import EARLIEST, LATEST
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def look(client: "Client", scraper: "Scraper") -> Look:
     """Ask for everything that is shown; raises where no broker answers."""
     cluster = client.admin.describe_cluster()
     # The ends of logs, which rates are made from, as near as possible to the clock.
-    topics, at = _topics(client), time.monotonic()
+    topics, at = _steady_topics(client), time.monotonic()
     return Look(
         at=at,
         time=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -31,6 +31,16 @@ def look(client: "Client", scraper: "Scraper") -> Look:
         groups=_groups(client),
         metered=scraper.scrape(cluster.cluster_id),
     )
+
+
+def _steady_topics(client: "Client") -> dict[str, TopicLook]:
+    """Once more where a topic goes while we look."""
+    try:
+        return _topics(client)
+    except HeadraceError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return _topics(client)
 
 
 def _topics(client: "Client") -> dict[str, TopicLook]:
