@@ -1,0 +1,63 @@
+"""`headrace doors`: HTTP and text for a broker in another process."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headrace.testing import Broker
+from tests.support.processes import ServerProcess, accepts, free_port
+from tests.support.text_client import TextClient
+
+HOST = "127.0.0.1"
+COMMAND = [sys.executable, "-m", "headrace", "doors"]
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+async def test_both_doors_lead_to_the_same_cluster(broker: Broker, tmp_path: Path) -> None:
+    http, text = free_port(HOST), free_port(HOST)
+    command = [*COMMAND, "--bootstrap-servers", broker.bootstrap_servers]
+    command += ["--http", f"{HOST}:{http}", "--text", f"{HOST}:{text}"]
+    doors = ServerProcess("headrace doors", command, tmp_path / "doors.out")
+    doors.start()
+    try:
+        doors.wait_until(lambda: accepts(HOST, text) and accepts(HOST, http), 30)
+        async with TextClient(HOST, text) as client:
+            await client.ok("PUBLISH orders hello")
+        assert httpx.get(f"http://{HOST}:{http}/topics").json() == ["orders"]
+    finally:
+        assert doors.stop() == 0
+    assert f"http://{HOST}:{http}" in doors.log_tail()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--http", "off", "--text", "off"], 2, "both doors are off"),
+        (["--text", "nowhere"], 1, "text.listener"),
+        (["--set", "log.dirs=x"], 2, "not about a door"),
+        (["--set", "text.line.bytes.max=1"], 1, "text.line.bytes.max"),
+    ],
+)
+def test_wrong_usage_is_told(options: list[str], code: int, said: str) -> None:
+    done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+
+
+def test_an_address_that_is_taken_is_told(broker: Broker) -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        address = f"{HOST}:{taken.getsockname()[1]}"
+        command = [*COMMAND, "-b", broker.bootstrap_servers, "--http", "off", "--text", address]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "choose another address" in done.stderr
