@@ -6,6 +6,7 @@ import gc
 import logging
 import re
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -114,6 +115,8 @@ async def _serve(config: "BrokerConfig") -> None:
         config.logging_format,
     )
     await _open_doors(node, config.logging_format)
+    # By a thread now, rather than by the first member of a group while everybody waits.
+    await asyncio.to_thread(import_module, "headrace.groups.service")
     gc.collect()
     gc.freeze()
     await stopping.wait()

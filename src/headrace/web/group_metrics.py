@@ -65,6 +65,7 @@ class GroupMetrics:
         self._admin = admin
         self._seconds = seconds
         self._groups_max = groups_max
+        self._loaded = False
         self._failures = 0
         self._found_at = float("-inf")
         self._found: list[Family] = []
@@ -73,6 +74,10 @@ class GroupMetrics:
     async def collect(self) -> list[Family]:
         """What was found in the last few seconds, or else anew."""
         async with self._finding:
+            if not self._loaded:
+                # Elsewhere, since loading would hold up the event loop.
+                await asyncio.to_thread(self._admin)
+                self._loaded = True
             if self._seconds() - self._found_at >= KEPT_SECONDS:
                 self._found = await self._find()
                 self._found_at = self._seconds()
