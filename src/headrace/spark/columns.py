@@ -1,0 +1,91 @@
+"""Arrow arrays from decoded positions: payloads are copied once, by Arrow's own code."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.core.errors import InvalidRecord
+from headrace.spark.decode import Decoded, Ints, Span, sizes, varints
+
+HEADERS_TYPE = pa.list_(
+    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+)
+
+
+def binary(data: bytes, span: Span) -> pa.Array:
+    """The bytes of a field of every record; null where the length is negative."""
+    count = len(span.start)
+    if not count:
+        return pa.array([], pa.binary())
+    # An array over the data that has our fields at even places and what lies between at odd
+    # ones; taking the even ones is one pass of memcpy.
+    null = span.length < 0
+    some_null = bool(null.any())
+    offsets = np.empty(2 * count, np.int32)
+    offsets[0::2] = span.start
+    offsets[1::2] = span.start + (np.maximum(span.length, 0) if some_null else span.length)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    woven = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
+    even = np.arange(0, 2 * count - 1, 2, dtype=np.int32)
+    return woven.take(pa.array(even, mask=null if some_null else None))
+
+
+def names(topics: Sequence[str], chunk: Ints) -> pa.Array:
+    """The topic of every record, by the number of its chunk."""
+    if len(topics) == 1:
+        return pa.repeat(pa.scalar(topics[0], pa.string()), len(chunk))
+    return pa.array(topics, pa.string()).take(pa.array(chunk))
+
+
+def timestamps(timestamp_ms: Ints) -> pa.Array:
+    """Milliseconds as Spark's microseconds."""
+    return pa.array(timestamp_ms * 1000).view(pa.timestamp("us", tz="UTC"))
+
+
+def headers(decoded: Decoded) -> pa.Array:
+    """The headers of every record as a list, empty where there are none.
+
+    Never null: a column of nothing but null lists takes Spark's way back to Arrow quadratic time.
+    """
+    counts = decoded.header_count
+    last = np.cumsum(counts)
+    total = int(last[-1]) if len(last) else 0
+    first = last - counts
+    key = Span(np.zeros(total, np.int64), np.zeros(total, np.int64))
+    value = Span(np.zeros(total, np.int64), np.zeros(total, np.int64))
+    raw = np.frombuffer(decoded.data, np.uint8)
+    left = np.flatnonzero(counts > 0)
+    at = decoded.header_at[left]
+    rank = 0
+    try:
+        while len(left):  # the first header of all records, then the second of those with two, ...
+            slot = first[left] + rank
+            length, at = varints(raw, at)
+            if (length < 0).any():
+                raise InvalidRecord("a record header has no key")
+            key.start[slot], key.length[slot] = at, length
+            length, at = varints(raw, at + sizes(length, len(raw)))
+            value.start[slot], value.length[slot] = at, length
+            at = at + sizes(length, len(raw))
+            rank += 1
+            more = counts[left] > rank
+            if (at[~more] != decoded.end[left[~more]]).any():
+                raise InvalidRecord("the headers of a record do not end where it ends")
+            left, at = left[more], at[more]
+    except IndexError:
+        raise InvalidRecord("a record header reaches past its record") from None
+    pairs = pa.StructArray.from_arrays(
+        [_text(binary(decoded.data, key)), binary(decoded.data, value)],
+        fields=list(HEADERS_TYPE.value_type),
+    )
+    edges = np.zeros(len(counts) + 1, np.int32)
+    edges[1:] = last
+    return pa.ListArray.from_arrays(pa.array(edges), pairs, type=HEADERS_TYPE)
+
+
+def _text(values: pa.Array) -> pa.Array:
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:  # not UTF-8: what cannot be read is shown as such, as Java does
+        return pa.array([each.decode("utf-8", "replace") for each in values.to_pylist()])

@@ -1,0 +1,167 @@
+"""The driver's view of a cluster: which partitions there are, and which offsets places have."""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
+
+from headrace.client import (
+    EARLIEST,
+    LATEST,
+    Client,
+    CommittedOffset,
+    OffsetSpec,
+    TopicPartition,
+    at_time,
+)
+from headrace.client.core.lookups import refresh_metadata, topic_error
+from headrace.core.errors import ErrorCode, HeadraceError, InvalidConfig
+from headrace.spark.offsets import (
+    EARLIEST_OFFSET,
+    LATEST_OFFSET,
+    AtTimes,
+    Bound,
+    End,
+    Offsets,
+    require_same_partitions,
+)
+from headrace.spark.options import SourceOptions
+
+T = TypeVar("T")
+Found = dict[TopicPartition, int]
+_log = logging.getLogger(__name__)
+
+
+class DataLoss(HeadraceError):
+    """Records that should have been read are no longer there."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+    default_hint = "set failOnDataLoss=false to go on without them"
+
+
+def report_loss(what: str, *, fail: bool) -> None:
+    """Fail, or say what is missing and go on, as failOnDataLoss has it."""
+    if fail:
+        raise DataLoss(
+            f"{what}. Records were deleted before they were read; {DataLoss.default_hint}"
+        )
+    _log.warning("%s; going on without them, since failOnDataLoss=false", what)
+
+
+class Places:
+    """Partitions and offsets as they are now; connects when first asked."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._client: Client | None = None
+
+    def close(self) -> None:
+        """Close the connections; the next question opens new ones."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def partitions(self) -> list[TopicPartition]:
+        """Every partition that the subscription means now, in order."""
+        return self._try(self._partitions)
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> Found:
+        """Where these partitions start."""
+        return self._listed(dict.fromkeys(partitions, EARLIEST))
+
+    def latest(self, partitions: Collection[TopicPartition]) -> Found:
+        """Where these partitions end, for a reader of the chosen isolation."""
+        return self._listed(dict.fromkeys(partitions, LATEST))
+
+    def resolve(self, bound: Bound, side: str) -> Found:
+        """The offsets of a starting or ending place, for every partition there is."""
+        partitions = self.partitions()
+        if bound is End.EARLIEST:
+            return self.earliest(partitions)
+        if bound is End.LATEST:
+            return self.latest(partitions)
+        if isinstance(bound, AtTimes):
+            return self._at_times(bound, partitions, side)
+        assert isinstance(bound, Mapping)
+        require_same_partitions(bound, partitions, f"{side}Offsets")
+        found = {each: offset for each, offset in bound.items() if offset >= 0}
+        found |= self.earliest([each for each in bound if bound[each] == EARLIEST_OFFSET])
+        return found | self.latest([each for each in bound if bound[each] == LATEST_OFFSET])
+
+    def publish(self, group: str, offsets: Offsets) -> None:
+        """Commit offsets for a group without members, so that its lag is that of the query."""
+        wanted: dict[TopicPartition, int | CommittedOffset] = dict(offsets)
+        self._connected().admin.alter_offsets(group, wanted)
+
+    def _partitions(self, client: Client) -> list[TopicPartition]:
+        wanted = self._options.subscription
+        if wanted.pattern is not None:
+            response = client.run(refresh_metadata(client.session, None))
+            matches = re.compile(wanted.pattern).fullmatch
+            topics = [
+                topic
+                for topic in response.topics
+                if matches(topic.name or "") and not topic.is_internal and not topic.error_code
+            ]
+        else:
+            names = wanted.topics or tuple({each.topic: None for each in wanted.partitions})
+            response = client.run(refresh_metadata(client.session, names))
+            topics = response.topics
+            for topic in topics:
+                if topic.error_code:
+                    code = ErrorCode(topic.error_code)
+                    raise topic_error(code, topic.name or "", may_appear=False)
+        found = sorted(
+            TopicPartition(topic.name or "", part.partition_index)
+            for topic in topics
+            for part in topic.partitions
+        )
+        if not wanted.partitions:
+            return found
+        missing = sorted(set(wanted.partitions) - set(found))
+        if missing:
+            raise InvalidConfig(f"assign names {missing[0]}, which does not exist")
+        return list(wanted.partitions)
+
+    def _at_times(self, bound: AtTimes, partitions: list[TopicPartition], side: str) -> Found:
+        if bound.by_partition is not None:
+            require_same_partitions(bound.by_partition, partitions, f"{side}OffsetsByTimestamp")
+            times = dict(bound.by_partition)
+        else:
+            times = dict.fromkeys(partitions, bound.everywhere_ms or 0)
+        found = self._listed({each: at_time(times[each]) for each in partitions})
+        later = [each for each, offset in found.items() if offset < 0]
+        if later and side == "starting" and self._options.no_match == "error":
+            raise InvalidConfig(
+                f"no record of {later[0]} is as late as {times[later[0]]}; choose an earlier time, "
+                "or set startingOffsetsByTimestampStrategy=latest to start at the end"
+            )
+        return found | self.latest(later)
+
+    def _listed(self, specs: Mapping[TopicPartition, OffsetSpec]) -> Found:
+        if not specs:
+            return {}
+        committed = self._options.reader.isolation == "read_committed"
+        found = self._try(lambda client: client.admin.list_offsets(specs, read_committed=committed))
+        return {partition: listed.offset for partition, listed in found.items()}
+
+    def _try(self, ask: Callable[[Client], T]) -> T:
+        """Ask, and ask again by a new connection as often as fetchOffset.numRetries allows."""
+        for left in range(self._options.fetch_offset_retries, -1, -1):
+            try:
+                return ask(self._connected())
+            except InvalidConfig:
+                raise
+            except HeadraceError as error:
+                self.close()
+                if not left:
+                    raise
+                _log.info("asking for offsets again, after: %s", error)
+                time.sleep(self._options.fetch_offset_retry_ms / 1000)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            self._client = Client(self._options.client)
+        return self._client

@@ -1,0 +1,206 @@
+"""The readers behind `spark.read` and `spark.readStream`.
+
+Planning happens on the driver, in one process that lives as long as a stream; reading happens in
+tasks, each with connections of its own. Readers are pickled, so nothing is opened before it is
+used.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from headrace.client import Client, TopicPartition
+from headrace.core.errors import HeadraceError
+from headrace.spark.dead_letters import DeadLetters
+from headrace.spark.fetch import fetch
+from headrace.spark.offsets import (
+    JsonOffsets,
+    Offsets,
+    Range,
+    divided,
+    limited,
+    losses,
+    new_offsets,
+    offsets_from,
+    packed,
+    ranges_between,
+    to_json,
+    waits_for_more,
+)
+from headrace.spark.options import SourceOptions
+from headrace.spark.places import Places, report_loss
+from headrace.spark.rows import RowMaker
+
+_log = logging.getLogger(__name__)
+
+
+class Stretch(InputPartition):
+    """What one task reads: stretches of one or more partitions."""
+
+    def __init__(self, ranges: Sequence[Range]) -> None:
+        super().__init__(None)
+        self.ranges = tuple(ranges)
+
+
+def plan(ranges: Sequence[Range], options: SourceOptions) -> list[Stretch]:
+    """Divide ranges into tasks."""
+    most = options.records_per_partition_max
+    cut = divided(ranges, options.partitions_min, most)
+    tasks_min = max(options.parallelism or os.cpu_count() or 1, options.partitions_min or 1)
+    return [Stretch(task) for task in packed(cut, tasks_min, most)]
+
+
+def read(stretch: Stretch, options: SourceOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """The records of a task as Arrow batches."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    dead_letter_topic = options.values.dead_letter_topic
+    with Client(options.client) as client:
+        if dead_letter_topic is None:
+            maker = RowMaker(arrow, options.values)
+            for fetched in fetch(client, options, stretch.ranges):
+                yield from maker.batches(fetched)
+            return
+        with DeadLetters(options.client, dead_letter_topic) as letters:
+            maker = RowMaker(arrow, options.values, letters.send)
+            for fetched in fetch(client, options, stretch.ranges):
+                yield from maker.batches(fetched)
+
+
+class BatchReader(DataSourceReader):
+    """Everything between two places, each found when the query is planned."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options, places = self._options, Places(self._options)
+        try:
+            start = places.resolve(options.starting, "starting")
+            end = places.resolve(options.ending, "ending")
+            first, last = places.earliest(list(start)), places.latest(list(start))
+        finally:
+            places.close()
+        ranges = []
+        for partition in sorted(start):
+            low, high = start[partition], end.get(partition, start[partition])
+            kept_low, kept_high = max(low, first[partition]), min(high, last[partition])
+            if low < high and (kept_low, kept_high) != (low, high):
+                report_loss(
+                    f"offsets {low} to {high - 1} of {partition} are wanted, but it has only "
+                    f"{first[partition]} to {last[partition] - 1}",
+                    fail=options.fail_on_data_loss,
+                )
+            ranges.append(Range(partition, kept_low, kept_high))
+        planned: list[InputPartition] = [*plan(ranges, options)]
+        return planned or [Stretch(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Stretch)
+        return read(partition, self._options, self._schema)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream: offsets are dicts in the shape of the connector's checkpoints."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._places = Places(options)
+        self._ends: dict[TopicPartition, int] = {}
+        self._target: dict[TopicPartition, int] | None = None
+        self._published: Offsets | None = None
+        self._triggered_ms = float("-inf")
+
+    def initialOffset(self) -> JsonOffsets:  # noqa: N802, as Spark names it
+        return to_json(self._places.resolve(self._options.starting, "starting"))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        # One limit is all that can be told; the other is looked up when it is applied.
+        if self._options.offsets_per_trigger_max is not None:
+            return ReadMaxRows(self._options.offsets_per_trigger_max)
+        if self._options.offsets_per_trigger_min is not None:
+            return ReadMinRows(self._options.offsets_per_trigger_min)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._places.latest(self._places.partitions())
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> JsonOffsets:  # noqa: N802
+        """Where the next batch ends; `start` is where the last finished one ended."""
+        begun = offsets_from(start)
+        self._publish(begun)
+        self._ends = self._places.latest(self._places.partitions())
+        end = self._ends
+        if self._target is not None:
+            # What came after the trigger is for the next run; what is gone cannot be reached.
+            end = {each: self._target[each] for each in self._target if each in self._ends}
+        if isinstance(limit, ReadAllAvailable):
+            return to_json(end)
+        if self._waits(begun, end):
+            return to_json(begun)
+        most = self._options.offsets_per_trigger_max
+        if most is not None:
+            fresh = self._places.earliest([each for each in end if each not in begun])
+            end = limited({**begun, **fresh}, end, most)
+        return to_json(end)
+
+    def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802
+        return to_json(self._ends) if self._ends else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        begin, finish = offsets_from(start), offsets_from(end)
+        fresh = self._places.earliest([each for each in finish if each not in begin])
+        for what in losses(begin, finish, fresh):
+            report_loss(what, fail=self._options.fail_on_data_loss)
+        return plan(ranges_between(begin, finish, fresh), self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Stretch)
+        return read(partition, self._options, self._schema)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Comes one batch late and never for the last: `latestOffset` publishes instead."""
+
+    def stop(self) -> None:
+        self._places.close()
+
+    def _waits(self, begun: Offsets, end: Offsets) -> bool:
+        least = self._options.offsets_per_trigger_min
+        if least is None or self._target is not None:  # a run that must end waits for nothing
+            return False
+        now_ms = time.monotonic() * 1000
+        waited_ms = now_ms - self._triggered_ms
+        delay_ms = self._options.trigger_delay_ms_max
+        if waits_for_more(new_offsets(begun, end), least, waited_ms, delay_ms):
+            return True
+        self._triggered_ms = now_ms
+        return False
+
+    def _publish(self, finished: Offsets) -> None:
+        group = self._options.commit_group
+        if group is None or finished == self._published:
+            return
+        try:
+            self._places.publish(group, finished)
+        except HeadraceError as error:
+            if self._published is None:
+                raise  # the first time it is the option that is wrong
+            _log.warning("offsets of group %s were not published: %s", group, error)
+            return
+        self._published = finished

@@ -1,0 +1,115 @@
+"""Values as columns: JSON, Avro and text decoded in the reader, and which of them were bad.
+
+A value that cannot be read becomes null and its reason is kept by row: what happens to it is for
+the caller to say. A null value (a tombstone) is null, and not bad.
+"""
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.core.errors import InvalidConfig
+from headrace.spark.avro_schema import avro_to_ddl
+from headrace.spark.json_values import json_reader
+from headrace.spark.options import Values
+
+BadValues = dict[int, str]
+ValueReader = Callable[[pa.Array], tuple[pa.Array, BadValues]]
+
+
+def value_type_ddl(values: Values) -> str:
+    """The type of the value column, as Spark writes types."""
+    if values.format == "raw":
+        return "binary"
+    if values.format == "string":
+        return "string"
+    assert values.schema is not None
+    if values.format == "avro":
+        return avro_to_ddl(avro_schema(values.schema))
+    text = values.schema.strip()
+    if not text.startswith("{"):
+        return f"struct<{text}>"
+    from pyspark.sql.types import StructType
+
+    try:
+        return StructType.fromJson(json.loads(text)).simpleString()
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidConfig(
+            "valueSchema is neither columns such as 'user string, item int' nor the JSON of a "
+            f"StructType: {error}"
+        ) from error
+
+
+def value_reader(values: Values, kind: pa.DataType | None) -> ValueReader:
+    """What turns bytes into the value column; `kind` None where nobody looks at the result."""
+    if values.format == "raw":
+        return lambda raw: (raw, {})
+    if values.format == "string":
+        return _texts
+    if values.format == "avro":
+        assert values.schema is not None
+        return _avro_reader(values.schema, kind)
+    if kind is None:
+        raise InvalidConfig("columns leaves out value, so valueFormat=json has nothing to read")
+    return json_reader(kind)
+
+
+def _texts(raw: pa.Array) -> tuple[pa.Array, BadValues]:
+    try:
+        return raw.cast(pa.string()), {}
+    except pa.ArrowInvalid:
+        return one_by_one(raw.to_pylist(), lambda value: value.decode(), pa.string())
+
+
+def one_by_one(
+    values: list[bytes | None], read: Callable[[bytes], Any], kind: pa.DataType
+) -> tuple[pa.Array, BadValues]:
+    """Each value by itself, so that a bad one takes no other with it."""
+    bad: BadValues = {}
+    out: list[Any] = []
+    for row, value in enumerate(values):
+        try:
+            out.append(None if value is None else read(value))
+        except Exception as error:  # whatever a decoder raises, the record is what is bad
+            bad[row] = reason(error)
+            out.append(None)
+    return pa.array(out, kind), bad
+
+
+def reason(error: Exception) -> str:
+    """Why a value is bad, in one line."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def avro_schema(text: str) -> Any:
+    """The Avro schema that an option holds, parsed."""
+    import fastavro
+
+    try:
+        return fastavro.parse_schema(json.loads(text))
+    except Exception as error:  # the library has no common root for what it raises
+        raise InvalidConfig(f"valueSchema is no Avro schema in JSON: {reason(error)}") from error
+
+
+def _avro_reader(text: str, kind: pa.DataType | None) -> ValueReader:
+    import fastavro
+
+    schema = avro_schema(text)
+
+    def read(value: bytes) -> Any:
+        stream = io.BytesIO(value)
+        found = fastavro.schemaless_reader(stream, schema, None)
+        if stream.tell() != len(value):
+            raise ValueError(f"{len(value) - stream.tell()} bytes are left behind the Avro value")
+        return found
+
+    def read_all(raw: pa.Array) -> tuple[pa.Array, BadValues]:
+        values = raw.to_pylist()
+        if kind is None:
+            return one_by_one(values, lambda value: read(value) and None, pa.null())
+        return one_by_one(values, read, kind)
+
+    return read_all
