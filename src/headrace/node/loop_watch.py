@@ -1,12 +1,17 @@
 """How late the event loop is: whatever holds it up holds up every client."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 
 from headrace.core.metrics import Histogram
 
+logger = logging.getLogger(__name__)
+
 EVERY_SECONDS: Final = 0.5
+# Longer than any work of ours takes in one piece; clients begin to notice.
+HELD_UP_SECONDS: Final = 1.0
 
 
 class LoopWatch:
@@ -23,5 +28,8 @@ class LoopWatch:
         while True:
             asked = self._seconds()
             await asyncio.sleep(EVERY_SECONDS)
-            self.lag.observe(max(0.0, self._seconds() - asked - EVERY_SECONDS))
+            late = max(0.0, self._seconds() - asked - EVERY_SECONDS)
+            self.lag.observe(late)
+            if late >= HELD_UP_SECONDS:
+                logger.warning("the event loop was held up: duration_ms=%d", late * 1000)
             self._also()
