@@ -11,7 +11,9 @@ from headrace.client.core.models import EARLIEST, LATEST, OffsetSpec
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.gateway import MemberSettings
+from headrace.protocol.records.decode import Record
 from headrace.web import media
+from headrace.web.bodies import ClientGone
 from headrace.web.door import while_connected
 from headrace.web.errors import (
     ALREADY_SUBSCRIBED,
@@ -19,13 +21,15 @@ from headrace.web.errors import (
     INVALID_CONSUMER_CONFIG,
     HttpError,
 )
-from headrace.web.instances import Instance, Records, new_name
+from headrace.web.instances import Instance, new_name
 from headrace.web.operations import Call, Operations
 from headrace.web.record_formats import Offset, PartitionNumber, RecordOut, record_texts
 
 CONSUMERS = Operations("consumers")
 
 SLICE_RECORDS = 300
+# An answer that has records waits so long for the fetch of more.
+LINGER_MS = 5
 _BASE = "/consumers/{group}/instances/{instance}"
 _MEDIA = {"json": media.KAFKA_JSON, "binary": media.KAFKA_BINARY, "text": media.JSON}
 _GIVES = media.RECORDS
@@ -172,7 +176,7 @@ async def subscribe(call: Call) -> None:
     if bool(wanted.topics) == (wanted.topic_pattern is not None):
         raise HttpError(ALREADY_SUBSCRIBED, "give topics or a topic_pattern, one of them")
     instance = _instance(call)
-    async with instance.lock:
+    async with instance.turn():
         await instance.subscribe(wanted.topics, wanted.topic_pattern)
 
 
@@ -190,7 +194,7 @@ async def get_subscription(call: Call) -> SubscriptionOut:
 @CONSUMERS.delete(f"{_BASE}/subscription", "Unsubscribe.", status=204, errors=(404, 503))
 async def unsubscribe(call: Call) -> None:
     instance = _instance(call)
-    async with instance.lock:
+    async with instance.turn():
         await instance.unsubscribe()
 
 
@@ -204,7 +208,7 @@ async def unsubscribe(call: Call) -> None:
 async def assign(call: Call) -> None:
     instance = _instance(call)
     partitions = [each.where() for each in call.body.partitions]
-    async with instance.lock:
+    async with instance.turn():
         for where in partitions:
             count = await call.gateway.partitions(where.topic)
             if where.partition >= count:
@@ -264,7 +268,7 @@ async def seek_to_end(call: Call) -> None:
 async def get_positions(call: Call) -> Offsets:
     instance = _instance(call)
     instance.check_reading()
-    async with instance.lock:
+    async with instance.turn():
         member = instance.member
         found = [(where, await member.position(where)) for where in member.assignment]
     return Offsets([PartitionOffset(*where, offset) for where, offset in found])
@@ -287,10 +291,15 @@ async def read_records(call: Call) -> None:
         call.media = instance.media
     query: RecordsQuery = call.query
     wait_ms = instance.request_timeout_ms if query.timeout is None else query.timeout
-    async with instance.lock:
+    async with instance.turn():
         await instance.commit_delivered()
-        first = await while_connected(call, instance.poll(wait_ms, SLICE_RECORDS))
-        await _send_records(call, instance, first, query.max_bytes)
+        answer = _Answer(call, instance, query.max_bytes)
+        try:
+            await while_connected(call, answer.run(wait_ms))
+        except ClientGone:
+            # Nobody has seen these: the next request gets them again.
+            answer.take_back()
+            raise
     _instance(call)  # the time it was used counts from now
 
 
@@ -306,7 +315,7 @@ async def read_records(call: Call) -> None:
 async def commit_offsets(call: Call) -> None:
     instance = _instance(call)
     wanted: Offsets | None = call.body
-    async with instance.lock:
+    async with instance.turn():
         if wanted is None or not wanted.offsets:
             instance.check_reading()
             await instance.member.commit()
@@ -332,7 +341,7 @@ async def get_committed(call: Call) -> Offsets:
     instance = _instance(call)
     wanted: Partitions | None = call.body
     partitions = None if wanted is None else [each.where() for each in wanted.partitions]
-    async with instance.lock:
+    async with instance.turn():
         found = await instance.member.committed(partitions)
     return Offsets(
         [
@@ -375,7 +384,7 @@ def _instance(call: Call) -> Instance:
 async def _seek(call: Call, places: Mapping[TopicPartition, int | OffsetSpec]) -> None:
     instance = _instance(call)
     instance.check_reading()
-    async with instance.lock:
+    async with instance.turn():
         ours = instance.member.assignment
         for where in places:
             if where not in ours:
@@ -392,25 +401,47 @@ async def _seek(call: Call, places: Mapping[TopicPartition, int | OffsetSpec]) -
             instance.member.seek(where, offset)
 
 
-async def _send_records(call: Call, instance: Instance, found: Records, max_bytes: int) -> None:
-    """Write what was polled, and go on without waiting while there is more and room for it."""
-    formats = media.FORMATS[call.media]
-    headers = [(b"content-type", call.media.encode())]
-    await call.send({"type": "http.response.start", "status": 200, "headers": headers})
-    separator, left = b"[", max_bytes
-    while found:
-        for where, records in found.items():
-            async with call.door.turns:
-                texts = record_texts(where.topic, where.partition, records, formats)
-                piece = separator + b",".join(texts)
-            separator = b","
-            left -= sum(len(each.value or b"") + len(each.key or b"") for each in records)
-            await call.send({"type": "http.response.body", "body": piece, "more_body": True})
-        if left <= 0:
-            break
-        try:
-            found = await instance.poll(0, SLICE_RECORDS)
-        except HeadraceError:
-            break  # the next request meets it again, and can be told
-    end = b"[]" if separator == b"[" else b"]"
-    await call.send({"type": "http.response.body", "body": end})
+class _Answer:
+    """What was polled, written in pieces; goes on without waiting while there is more and room."""
+
+    def __init__(self, call: Call, instance: Instance, max_bytes: int) -> None:
+        self._call = call
+        self._instance = instance
+        self._left = max_bytes
+        self._formats = media.FORMATS[call.media]
+        self._separator = b"["
+        self._firsts: dict[TopicPartition, int] = {}
+
+    async def run(self, wait_ms: float) -> None:
+        found = await self._instance.poll(wait_ms, SLICE_RECORDS)
+        headers = [(b"content-type", self._call.media.encode())]
+        await self._call.send({"type": "http.response.start", "status": 200, "headers": headers})
+        while found:
+            for where, records in found.items():
+                self._firsts.setdefault(where, records[0].offset)
+                await self._write(where, records)
+            if self._left <= 0:
+                break
+            try:
+                found = await self._instance.poll(LINGER_MS, SLICE_RECORDS)
+            except HeadraceError:
+                break  # the next request meets it again, and can be told
+        end = b"[]" if self._separator == b"[" else b"]"
+        await self._call.send({"type": "http.response.body", "body": end})
+        if self._firsts:
+            self._instance.delivered()
+
+    async def _write(self, where: TopicPartition, records: list[Record]) -> None:
+        async with self._call.door.turns:
+            texts = record_texts(where.topic, where.partition, records, self._formats)
+            piece = self._separator + b",".join(texts)
+        self._separator = b","
+        self._left -= sum(len(each.value or b"") + len(each.key or b"") for each in records)
+        await self._call.send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    def take_back(self) -> None:
+        """Go back to where the answer began, in what is still assigned."""
+        ours = set(self._instance.member.assignment)
+        for where, first in self._firsts.items():
+            if where in ours:
+                self._instance.member.seek(where, first)

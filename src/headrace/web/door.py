@@ -1,7 +1,7 @@
 """What all requests of the HTTP door share: the gateway, the limits, and whose turn it is."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.web.bodies import ClientGone
@@ -73,14 +73,12 @@ class Door:
         gateway: "Gateway",
         settings: WebSettings,
         *,
-        is_ready: Callable[[], bool] = lambda: True,
         sources: Sequence[Source] = (),
     ) -> None:
         from headrace.web.instances import Instances
 
         self.gateway = gateway
         self.settings = settings
-        self.is_ready = is_ready
         self.counts = RequestCounts()
         groups = GroupMetrics(lambda: gateway.admin, lambda: gateway.client.now_ms() / 1000)
         self.sources = (*sources, DoorMetrics(self), groups)

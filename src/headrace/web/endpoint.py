@@ -29,8 +29,9 @@ class Endpoint:
         self._door = door
         self._path = operations[0].path
         self._by_method = {operation.method: operation for operation in operations}
-        if "GET" in self._by_method:
-            self._by_method.setdefault("HEAD", self._by_method["GET"])
+        get = self._by_method.get("GET")
+        if get is not None and not get.is_raw:  # those may stream, or move a consumer
+            self._by_method["HEAD"] = get
         self._decoders = {
             operation.method: msgspec.json.Decoder(operation.body)
             for operation in operations

@@ -7,7 +7,8 @@ used for a while is closed, so that its partitions go to somebody else.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from uuid import uuid4
 
 from headrace.core.errors import HeadraceError
@@ -48,6 +49,8 @@ class Instance:
         self.last_used = asyncio.get_running_loop().time()
         self._auto_commit = auto_commit
         self._delivered = False
+        self._polling: asyncio.Future[Records] | None = None
+        self._is_closed = False
 
     @property
     def is_subscribed(self) -> bool:
@@ -92,24 +95,51 @@ class Instance:
         await self.member.assign(partitions)
         self.is_assigned = True
 
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """The instance for one request; whoever comes after its end is told so."""
+        async with self.lock:
+            self._check_open()
+            yield
+
     async def poll(self, timeout_ms: float, max_records: int) -> Records:
-        """The next records. What was handed out before counts as processed now."""
-        found = await self.member.poll(timeout_ms, max_records)
-        self._delivered = self._delivered or bool(found)
-        return found
+        """The next records; cut short when the instance is closed meanwhile."""
+        self._polling = asyncio.ensure_future(self.member.poll(timeout_ms, max_records))
+        try:
+            return await self._polling
+        except asyncio.CancelledError:
+            self._polling.cancel()
+            self._check_open()
+            raise
+        finally:
+            self._polling = None
+
+    def delivered(self) -> None:
+        """What was polled has been sent to the client."""
+        self._delivered = True
 
     async def commit_delivered(self) -> None:
         """With auto.commit.enable: commit what was handed out so far."""
-        if self._auto_commit and self._delivered:
+        due, self._delivered = self._delivered, False
+        if self._auto_commit and due:
             await self.member.commit()
-        self._delivered = False
 
     async def close(self) -> None:
         """Leave the group; its partitions go to the others at once."""
-        try:
-            await self.commit_delivered()
-        finally:
-            await self.member.leave()
+        self._is_closed = True
+        if self._polling is not None:
+            self._polling.cancel()
+        async with self.lock:
+            try:
+                await self.commit_delivered()
+            finally:
+                await self.member.leave()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise HttpError(
+                INSTANCE_NOT_FOUND, f"{self.group} has no longer an instance {self.name}"
+            )
 
 
 class Instances:
@@ -159,8 +189,7 @@ class Instances:
         """Forget an instance at once; its consumer leaves the group."""
         instance = self.get(group, name)
         del self._by_name[group, name]
-        async with instance.lock:
-            await instance.close()
+        await instance.close()
 
     async def close(self) -> None:
         if self._sweeper is not None:

@@ -1,17 +1,21 @@
 """What the door says about itself: health, metrics, the OpenAPI document and a page for people."""
 
+import asyncio
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import msgspec
 
+from headrace.core.errors import HeadraceError
 from headrace.web import media
 from headrace.web.errors import RETRY, HttpError
 from headrace.web.metrics import CONTENT_TYPE, render
 from headrace.web.operations import Call, Operations
 
 PAGES = Operations("about")
+
+_READY_SECONDS = 2.0
 
 _TYPES = {".html": media.HTML, ".js": "text/javascript; charset=utf-8", ".css": "text/css"}
 # Nothing is ever loaded from elsewhere, and no other page may frame this one.
@@ -32,8 +36,11 @@ async def healthz(_: Call) -> Health:
 
 @PAGES.get("/readyz", "Whether requests can be served.", answers=Health, errors=(503,))
 async def readyz(call: Call) -> Health:
-    if not call.door.is_ready():
-        raise HttpError(RETRY, "starting or stopping", hint="ask again in a moment")
+    try:
+        async with asyncio.timeout(_READY_SECONDS):
+            await call.gateway.admin.describe_cluster()
+    except (TimeoutError, HeadraceError) as error:
+        raise HttpError(RETRY, f"no broker answers: {error}", hint="ask again later") from error
     return Health("ready")
 
 

@@ -79,8 +79,7 @@ class _Answer:
         result = await self._first(query)
         # Where the first look has seen the end: later records are for the next request.
         end = result.high_watermark
-        is_over = self._is_over(result, end)
-        if is_over:
+        if self._is_over(result, end):
             # Most answers: small enough to be sent in one go.
             body = b"".join([piece async for piece in self._pieces(result)])
             body = body if self._lines else b"[%b]" % body
@@ -88,8 +87,12 @@ class _Answer:
             await self._start(result, length, (b"headrace-next-offset", b"%d" % result.next_offset))
             await self._send(body, more=False)
             return
+        await while_connected(self._call, self._stream(result, end))
+
+    async def _stream(self, result: ReadResult, end: int) -> None:
         await self._start(result)
         await self._send(b"" if self._lines else b"[")
+        is_over = False
         while True:
             async for piece in self._pieces(result):
                 await self._send(piece)
@@ -100,10 +103,11 @@ class _Answer:
         await self._send(b"" if self._lines else b"]", more=False)
 
     async def _first(self, query: ReadQuery) -> ReadResult:
+        reading = self._read(query.offset, query.timestamp, query.timeout)
         try:
-            return await while_connected(
-                self._call, self._read(query.offset, query.timestamp, query.timeout)
-            )
+            if query.timeout:
+                return await while_connected(self._call, reading)
+            return await reading
         except HeadraceError as error:
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 count = await self._call.gateway.partitions(self._topic)

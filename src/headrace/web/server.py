@@ -6,7 +6,7 @@ the signals, and lets a connection take as long as it likes for its headers.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -154,11 +154,10 @@ async def serve(
     gateway: "Gateway",
     settings: WebSettings,
     *,
-    is_ready: Callable[[], bool] = lambda: True,
     sources: Sequence[Source] = (),
 ) -> WebServer:
     """Open the door on the running loop; port 0 takes any free one."""
-    door = Door(gateway, settings, is_ready=is_ready, sources=sources)
+    door = Door(gateway, settings, sources=sources)
     config = Config(
         create_app(door),
         http=Connection,
@@ -180,6 +179,8 @@ async def serve(
         pass
 
     Bound.settings, Bound.date = settings, date
+    # What a client does wrong is told to the client.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     quiet = logging.getLogger("uvicorn.access")
     quiet.propagate, quiet.handlers = False, []
 

@@ -29,6 +29,8 @@ class WebSettings:
     """How long a connection without a request is kept."""
     stall_timeout_ms: int = 60_000
     """How long a client may leave an answer unread, with the connection full."""
+    stream_growth_ms: int = 30_000
+    """How often a stream looks whether its topic has more partitions by now."""
     stream_ping_ms: int = 15_000
     """How often a silent event stream says that it is alive."""
 

@@ -4,6 +4,7 @@ Every event's id holds the next offset of every partition, `0:17,1:4`, so a clie
 back with it (`Last-Event-ID`) goes on exactly behind the last record it saw, in all partitions.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -167,12 +168,20 @@ class _Stream:
         self._formats = media.FORMATS[call.media]
         self._ids: _Ids | None = None
         self._ping_ms = call.door.settings.stream_ping_ms
+        self._growth_seconds = call.door.settings.stream_growth_ms / 1000
 
     async def run(self) -> None:
         follower = self._call.gateway.follow(self._starts)
         try:
             await self._start(_Ids(await follower.positions()))
-            await self._pump(follower)
+            while True:
+                positions = await self._pump(follower)
+                if positions is None:
+                    return
+                await follower.close()
+                self._starts = positions
+                follower = self._call.gateway.follow(positions)
+                self._ids = _Ids(await follower.positions())
         finally:
             await follower.close()
 
@@ -187,7 +196,10 @@ class _Stream:
         # An id without data: whoever loses the connection before the first record knows it, too.
         await self._send(_RETRY + b"id: %b\n\n" % ids.now() if self._is_events else b"")
 
-    async def _pump(self, follower: Follower) -> None:
+    async def _pump(self, follower: Follower) -> dict[TopicPartition, int | OffsetSpec] | None:
+        """Send what comes, until the topic has new partitions: then, where to go on in all."""
+        loop = asyncio.get_running_loop()
+        look_at = loop.time() + self._growth_seconds
         try:
             while True:
                 found = await follower.poll(self._ping_ms, SLICE_RECORDS)
@@ -197,9 +209,23 @@ class _Stream:
                     await self._send(text)
                 if not found:
                     await self._send(b": ping\n\n" if self._is_events else b"\n")
+                if loop.time() > look_at:
+                    look_at = loop.time() + self._growth_seconds
+                    added = await self._added()
+                    if added:
+                        return {**await follower.positions(), **added}
         except HeadraceError as error:
             await self._send(self._told(error))
             await self.end()
+            return None
+
+    async def _added(self) -> dict[TopicPartition, OffsetSpec]:
+        if self._call.query.partition is not None:
+            return {}
+        described = await self._call.gateway.admin.describe_topics([self._topic])
+        count = len(described[self._topic].partitions)
+        every = (TopicPartition(self._topic, number) for number in range(count))
+        return {where: EARLIEST for where in every if where not in self._starts}
 
     def _text(self, partition: int, records: list[Record]) -> bytes:
         texts = record_texts(self._topic, partition, records, self._formats)

@@ -279,3 +279,40 @@ def test_a_client_that_goes_away_takes_no_records_with_it(
     produce(web, topic, 3)
     assert values(consumer.read(1)) == [0]
     consumer.close()
+
+
+def test_an_answer_that_nobody_received_is_given_again(
+    web: Web, http: httpx.Client, topic: str, group: str
+) -> None:
+    """The client dies while megabytes are on their way: the next one gets them from the start."""
+    with Client(web.broker.bootstrap_servers) as client, client.producer() as producer:
+        for _ in range(100):
+            producer.send(topic, b'"%s"' % (b"x" * 100_000), partition=0)
+        producer.flush()
+    consumer = Consumer(http, group)
+    assert consumer.post("/assignments", {"partitions": [{"topic": topic, "partition": 0}]})
+    path = httpx.URL(consumer.base).path
+    with web.connect() as gone:
+        query = "records?timeout=10000&max_bytes=60000000"
+        gone.sendall(f"GET {path}/{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert gone.recv(1000)
+    found = consumer.get("/records", timeout=10_000, max_bytes=60_000_000)
+    assert [record["offset"] for record in found] == list(range(100))
+    consumer.close()
+
+
+def test_closing_an_instance_ends_its_long_poll(
+    web: Web, http: httpx.Client, topic: str, group: str
+) -> None:
+    consumer = Consumer(http, group)
+    assert consumer.post("/assignments", {"partitions": [{"topic": topic, "partition": 0}]})
+    path = httpx.URL(consumer.base).path
+    with web.connect() as waiting:
+        waiting.sendall(
+            f"GET {path}/records?timeout=60000 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        )
+        time.sleep(0.1)
+        started = time.monotonic()
+        consumer.close()
+        assert b" 404 " in waiting.recv(4096)
+    assert time.monotonic() - started < 10

@@ -9,7 +9,9 @@ import httpx
 import pytest
 
 from headrace.client import Client
-from tests.support.web import Event, Web, events
+from headrace.testing import Broker
+from headrace.web.settings import WebSettings
+from tests.support.web import Event, Web, events, remote_web
 
 
 @contextmanager
@@ -145,3 +147,29 @@ def test_a_bad_place_is_refused_before_the_stream_begins(
 
 def test_there_is_no_stream_of_a_topic_that_does_not_exist(web: Web) -> None:
     assert web.ask("GET", "/topics/nowhere/stream").json()["error_code"] == 40401
+
+
+def test_a_stream_follows_partitions_that_are_added() -> None:
+    """From their first record on, and with all partitions in the ids."""
+    settings = WebSettings(stream_growth_ms=100, stream_ping_ms=100)
+    with Broker() as broker, remote_web(broker, settings) as web, web.client() as http:
+        broker.create_topic("growing", partitions=3)
+        with stream(http, "growing") as found:
+            produce(web, "growing", 3)
+            assert values(list(islice(found, 3))) == [0, 1, 2]
+            http.patch("/topics/growing", json={"partitions": 4})
+            body = {"records": [{"value": 77, "partition": 3}]}
+            assert http.post("/topics/growing", json=body).status_code == 200
+            (event,) = islice(found, 1)
+        assert (event.data["value"], event.id) == (77, "0:1,1:1,2:1,3:1")
+
+
+def test_a_stream_of_a_topic_that_is_deleted_says_so_and_ends(
+    web: Web, http: httpx.Client, topic: str
+) -> None:
+    produce(web, topic, 3)
+    with stream(http, topic, "?from=beginning") as found:
+        assert len(list(islice(found, 3))) == 3
+        assert web.ask("DELETE", f"/topics/{topic}").status_code == 204
+        (last,) = found
+    assert (last.kind, last.data["error_code"]) == ("error", 40401)
