@@ -20,6 +20,7 @@ from tests.differential import (
     script_groups,
     script_offsets,
     script_produce,
+    script_rebalances,
     script_sequences,
     script_topics,
 )
@@ -41,6 +42,7 @@ _MODULES = (
     script_cluster,
     script_groups,
     script_group_offsets,
+    script_rebalances,
     script_sequences,
     script_consumer_groups,
 )

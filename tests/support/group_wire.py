@@ -5,6 +5,7 @@ JoinGroup and SyncGroup stay unanswered until others come, so sending and receiv
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import time
@@ -89,6 +90,10 @@ class WireConnection:
         assert response_class(request.schema.api_key) is answer
         self.send(request, version)
         return self.receive(answer, version)
+
+    def has_answer(self, seconds: float) -> bool:
+        """Whether something arrives within the time; it is not taken."""
+        return bool(select.select([self._socket], [], [], seconds)[0])
 
     def close(self) -> None:
         self._socket.close()

@@ -26,7 +26,7 @@ def listed(shard: Shard, states: frozenset[str], types: frozenset[str]) -> list[
 
 
 def described(shard: Shard, group_id: str, api_version: int) -> DescribedGroup:
-    """A classic group with its members; what they offer and own is shown once it is stable."""
+    """A classic group with its members; what they offer is shown once it is stable."""
     group = shard.groups.get(group_id)
     if not isinstance(group, ClassicGroup):
         return _not_classic(group_id, group is not None, api_version)
@@ -43,7 +43,7 @@ def described(shard: Shard, group_id: str, api_version: int) -> DescribedGroup:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata(group.protocol) if stable else b"",
-                member_assignment=member.assignment if stable else b"",
+                member_assignment=member.assignment,
             )
             for member in group.members.values()
         ],
