@@ -99,6 +99,17 @@ class Gateway:
         """The offset of an end or a time; a time after the last record is the end."""
         return await self._reading.offset_of(partition, spec)
 
+    async def offsets_of(
+        self, places: Mapping[TopicPartition, int | OffsetSpec]
+    ) -> dict[TopicPartition, int]:
+        """Offsets of many places; those that are offsets already stay as they are."""
+        specs = {where: place for where, place in places.items() if isinstance(place, OffsetSpec)}
+        found = await self._reading.offsets_of(specs)
+        return {
+            where: place if isinstance(place, int) else found[where]
+            for where, place in places.items()
+        }
+
     def follow(self, positions: Mapping[TopicPartition, int | OffsetSpec]) -> Follower:
         """A live stream of these partitions, each from an offset, an end or a time."""
         return self._reading.follow(positions)
@@ -138,7 +149,9 @@ class Gateway:
         self, group: str, places: Mapping[TopicPartition, int | OffsetSpec]
     ) -> dict[TopicPartition, int]:
         """Move a group without members to offsets, ends or times; returns the offsets chosen."""
-        return await self._group_offsets.reset(group, places)
+        chosen = await self.offsets_of(places)
+        await self._group_offsets.commit(group, chosen)
+        return chosen
 
     async def lag(self, group: str) -> list[PartitionLag]:
         """How far behind a group is, partition by partition."""

@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping
 from headrace.client.aio.client import AsyncClient
 from headrace.client.core.flows import Flow, retrying
 from headrace.client.core.group_models import CommittedOffset
-from headrace.client.core.models import OffsetSpec
 from headrace.client.core.offset_flows import commit_offsets, fetch_offsets
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import TopicPartition
@@ -51,17 +50,6 @@ class GroupOffsets:
     ) -> dict[TopicPartition, CommittedOffset]:
         """What is committed; partitions without an offset are left out."""
         return await self._client.run(fetch_offsets(self._client.session, group, partitions))
-
-    async def reset(
-        self, group: str, places: Mapping[TopicPartition, int | OffsetSpec]
-    ) -> dict[TopicPartition, int]:
-        """Commit other places, each an offset, an end or a time; returns the offsets chosen."""
-        chosen = {
-            where: place if isinstance(place, int) else await self._reading.offset_of(where, place)
-            for where, place in places.items()
-        }
-        await self.commit(group, chosen)
-        return chosen
 
 
 class GroupIsBusy(ApiError):

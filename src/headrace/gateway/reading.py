@@ -30,7 +30,7 @@ _LAST_VERSION_BY_NAME: Final = 12
 _READ_COMMITTED: Final = 1
 _READ_TRIES_MS: Final = 10_000
 # An idle stream asks this often; each time costs the broker some 50 microseconds.
-FOLLOW_WAIT_MS: Final = 10_000
+FOLLOW_WAIT_MS: Final = 30_000
 _FOLLOW_BYTES: Final = 256 * 1024
 _FOLLOW_RECORDS: Final = 500
 
@@ -199,12 +199,18 @@ class Reading:
 
     async def offset_of(self, where: TopicPartition, spec: OffsetSpec) -> int:
         """The offset of a place by meaning; a time after the last record is the end."""
-        listed = (await self._client.admin.list_offsets({where: spec}, read_committed=True))[where]
-        if listed.offset >= 0:
-            return listed.offset
-        return (await self._client.admin.list_offsets({where: LATEST}, read_committed=True))[
-            where
-        ].offset
+        return (await self.offsets_of({where: spec}))[where]
+
+    async def offsets_of(
+        self, places: Mapping[TopicPartition, OffsetSpec]
+    ) -> dict[TopicPartition, int]:
+        """The same for many at once."""
+        list_offsets = self._client.admin.list_offsets
+        found = await list_offsets(places, read_committed=True) if places else {}
+        late = {where: LATEST for where, listed in found.items() if listed.offset < 0}
+        if late:
+            found |= await list_offsets(late, read_committed=True)
+        return {where: found[where].offset for where in places}
 
     def follow(self, positions: Mapping[TopicPartition, int | OffsetSpec]) -> "Follower":
         settings = ReaderSettings(

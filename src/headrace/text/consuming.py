@@ -58,9 +58,9 @@ async def consume(gateway: Gateway, words: Words, out: Output, now_ms: int) -> b
     """Write messages to `out`; the closing line says how many and where to go on."""
     wish = read_wish(words, now_ms)
     places = await _places(gateway, wish)
-    ends = {} if wish.follow else await _ends(gateway, list(places))
+    ends = await gateway.offsets_of(dict.fromkeys(places, LATEST))
     starts = await _starts(gateway, places, ends)
-    reading = _Consume(wish, out, starts, ends)
+    reading = _Consume(wish, out, starts, {} if wish.follow else ends)
     if wish.limit != 0 and (wish.follow or reading.unread()):
         wanted = starts if wish.follow else {where: starts[where] for where in reading.unread()}
         async with gateway.follow(wanted) as follower:
@@ -133,25 +133,18 @@ async def _places(gateway: Gateway, wish: Wish) -> dict[TopicPartition, int | Of
     return dict.fromkeys(wanted, place)
 
 
-async def _ends(
-    gateway: Gateway, partitions: Sequence[TopicPartition]
-) -> dict[TopicPartition, int]:
-    specs = dict.fromkeys(partitions, LATEST)
-    listed = await gateway.admin.list_offsets(specs, read_committed=True)
-    return {where: listed[where].offset for where in partitions}
-
-
 async def _starts(
     gateway: Gateway,
     places: dict[TopicPartition, int | OffsetSpec],
     ends: dict[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    starts: dict[TopicPartition, int] = {}
-    for where, place in places.items():
-        start = place if isinstance(place, int) else await gateway.offset_of(where, place)
-        if start > ends.get(where, start):
-            error = OffsetOutOfRange(f"{where} ends at {ends[where]}, before {start}")
-            error.hint = f"the last message has offset {ends[where] - 1}; wait with FOLLOW"
+    named = [where for where, place in places.items() if isinstance(place, int)]
+    firsts = await gateway.offsets_of(dict.fromkeys(named, EARLIEST))
+    starts = await gateway.offsets_of(places)
+    for where in named:
+        first, start, end = firsts[where], starts[where], ends[where]
+        if not first <= start <= end:
+            error = OffsetOutOfRange(f"{where} holds no offset {start}: it begins at {first}")
+            error.hint = f"read from {first} to {end}, or FROM END FOLLOW for what comes"
             raise error
-        starts[where] = start
     return starts

@@ -159,6 +159,7 @@ async def test_topics_are_made_listed_and_described(client: TextClient, topic: s
         ("CONSUME", "INVALID_REQUEST"),
         ("CONSUME {topic} PARTITION 5", "UNKNOWN_TOPIC_OR_PARTITION"),
         ("CONSUME {topic} FROM 99", "OFFSET_OUT_OF_RANGE"),
+        ("CONSUME {topic} FROM 99 FOLLOW", "OFFSET_OUT_OF_RANGE"),
         ("CONSUME {topic} FROM yesterday", "INVALID_REQUEST"),
         ("CONSUME {topic} SIDEWAYS", "INVALID_REQUEST"),
         ("PUBLISH bad/name v", "INVALID_TOPIC_EXCEPTION"),
