@@ -1,0 +1,104 @@
+"""HTTP requests with an Idempotency-Key while the broker dies by SIGKILL again and again."""
+
+import random
+import threading
+import time
+from pathlib import Path
+
+import httpx
+
+from headrace.testing.broker import free_port
+from tests.support.brokers import HeadraceProcess
+from tests.support.web import Web
+
+REQUESTS = 80
+KILLS = 3
+RECORDS = 3
+
+
+class Client(threading.Thread):
+    """Sends each request until it is answered, always with the same key."""
+
+    def __init__(self, url: str, number: int) -> None:
+        super().__init__()
+        self.url = url
+        self.number = number
+        self.answers: dict[str, list[tuple[int, int]]] = {}
+        self.repeated = 0
+
+    def run(self) -> None:
+        for at in range(REQUESTS // 2):
+            key = f"{self.number}-{at}"
+            body = {"records": [{"value": f"{key}-{each}"} for each in range(RECORDS)]}
+            while key not in self.answers:
+                try:
+                    answer = httpx.post(
+                        f"{self.url}/topics/orders",
+                        json=body,
+                        headers={"idempotency-key": key},
+                        timeout=20,
+                    )
+                except httpx.HTTPError:
+                    self.repeated += 1
+                    time.sleep(0.02)
+                    continue
+                if answer.status_code == 200:
+                    offsets = answer.json()["offsets"]
+                    self.answers[key] = [(each["partition"], each["offset"]) for each in offsets]
+                else:
+                    assert answer.status_code == 503, answer.text
+
+
+def test_every_request_is_written_once_whenever_the_broker_dies(tmp_path: Path) -> None:
+    port = free_port()
+    broker = HeadraceProcess(tmp_path / "data", {"http.listener": f"127.0.0.1:{port}"})
+    broker.start()
+    url = f"http://127.0.0.1:{port}"
+    web = Web(url, broker)  # type: ignore[arg-type]  # only the address is used
+    chance = random.Random(4)
+    _wait_for_door(url)
+    assert web.ask("POST", "/topics", json={"name": "orders", "partitions": 2}).status_code == 201
+    clients = [Client(url, number) for number in range(2)]
+    try:
+        for client in clients:
+            client.start()
+        for _ in range(KILLS):
+            time.sleep(chance.uniform(0.05, 0.4))
+            broker.kill()
+            broker.start()
+        for client in clients:
+            client.join(60)
+            assert not client.is_alive()
+        _wait_for_door(url)
+        _check(web, clients)
+    finally:
+        broker.stop()
+
+
+def _check(web: Web, clients: list[Client]) -> None:
+    stored = {
+        (number, record["offset"]): record["value"]
+        for number in range(2)
+        for record in web.records("orders", number, count=100_000, max_bytes=10_000_000)
+    }
+    told = {
+        place: f"{key}-{at}"
+        for client in clients
+        for key, places in client.answers.items()
+        for at, place in enumerate(places)
+    }
+    assert len(told) == REQUESTS * RECORDS
+    assert stored == told
+    assert sum(client.repeated for client in clients) > 0, "nobody met a dead broker"
+
+
+def _wait_for_door(url: str) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            if httpx.get(f"{url}/readyz", timeout=5).status_code == 200:
+                return
+        except httpx.HTTPError:
+            pass
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
