@@ -63,7 +63,7 @@ class StreamSummary(msgspec.Struct):
     """Why the rest of the stream was not read, where that is so."""
 
 
-class _Lines:
+class Lines:
     """Cuts chunks into batches of whole lines."""
 
     def __init__(self, line_bytes_max: int) -> None:
@@ -111,7 +111,7 @@ class _Stream:
 
     async def run(self) -> None:
         settings = self._call.door.settings
-        lines = _Lines(settings.body_bytes_max)
+        lines = Lines(settings.body_bytes_max)
         try:
             async for chunk in bodies.chunks(self._call.receive, settings):
                 for batch in lines.feed(chunk):

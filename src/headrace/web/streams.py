@@ -139,14 +139,13 @@ def parse_id(text: str) -> dict[int, int]:
     return positions
 
 
-class _Ids:
+class Ids:
     """The id of the event at hand: only the part of its partition is written anew."""
 
-    def __init__(self, positions: Mapping[TopicPartition, int]) -> None:
-        order = sorted(where.partition for where in positions)
-        by_number = {where.partition: offset for where, offset in positions.items()}
+    def __init__(self, positions: Mapping[int, int]) -> None:
+        order = sorted(positions)
         self._places = {partition: at for at, partition in enumerate(order)}
-        self._parts = [b"%d:%d" % (partition, by_number[partition]) for partition in order]
+        self._parts = [b"%d:%d" % (partition, positions[partition]) for partition in order]
 
     def after(self, partition: int, offset: int) -> bytes:
         """The id once the record at `offset` has been seen."""
@@ -155,6 +154,11 @@ class _Ids:
 
     def now(self) -> bytes:
         return b",".join(self._parts)
+
+
+async def _ids(follower: Follower) -> Ids:
+    positions = await follower.positions()
+    return Ids({where.partition: offset for where, offset in positions.items()})
 
 
 class _Stream:
@@ -166,14 +170,14 @@ class _Stream:
         self._starts = dict(starts)
         self._is_events = call.media == media.EVENTS
         self._formats = media.FORMATS[call.media]
-        self._ids: _Ids | None = None
+        self._ids: Ids | None = None
         self._ping_ms = call.door.settings.stream_ping_ms
         self._growth_seconds = call.door.settings.stream_growth_ms / 1000
 
     async def run(self) -> None:
         follower = self._call.gateway.follow(self._starts)
         try:
-            await self._start(_Ids(await follower.positions()))
+            await self._start(await _ids(follower))
             while True:
                 positions = await self._pump(follower)
                 if positions is None:
@@ -181,11 +185,11 @@ class _Stream:
                 await follower.close()
                 self._starts = positions
                 follower = self._call.gateway.follow(positions)
-                self._ids = _Ids(await follower.positions())
+                self._ids = await _ids(follower)
         finally:
             await follower.close()
 
-    async def _start(self, ids: _Ids) -> None:
+    async def _start(self, ids: Ids) -> None:
         self._ids = ids
         headers = [
             (b"content-type", self._call.media.encode()),
