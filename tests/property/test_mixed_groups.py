@@ -36,7 +36,10 @@ class MixedWorld:
             self.modern_obeys,
             self.classic_beats,
             self.classic_rejoins,
+            self.classic_rejoins,
             self.classic_syncs,
+            self.all_modern,
+            self.all_modern,
             self.classic_follows,
             self.classic_follows,
             self.everybody,
@@ -116,10 +119,13 @@ class MixedWorld:
     def everybody(self, _: int) -> None:
         for number in range(len(self.classic)):
             self.classic_follows(number)
+        self.all_modern(0)
+        self.coordinator.advance(500)
+
+    def all_modern(self, _: int) -> None:
         for client in self.modern:
             client.beat(self.coordinator)
             client.reconcile()
-        self.coordinator.advance(500)
 
     def modern_leaves(self, number: int) -> None:
         if self.modern:
@@ -178,7 +184,7 @@ class MixedWorld:
         assert max(map(len, owned)) - min(map(len, owned)) <= 1
 
 
-scripts = st.lists(st.tuples(st.integers(0, 17), st.integers(0, 11)), min_size=20, max_size=70)
+scripts = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 11)), min_size=20, max_size=70)
 
 
 @settings(max_examples=150)
