@@ -22,10 +22,10 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Bytes that may wait to be read into requests, and how many are read at a time: a millisecond's
-# work, after which others have their turn.
+# Bytes that may wait to be read into requests, and how many are read at a time: less than a
+# millisecond's work, after which others have their turn.
 WAITING_BYTES_MAX: Final = 256 * 1024
-SLICE_BYTES: Final = 32 * 1024
+SLICE_BYTES: Final = 16 * 1024
 UNSENT_BYTES_MAX: Final = 256 * 1024
 # Somebody who is told this often that a line is wrong will not be right the next time.
 REFUSALS_MAX: Final = 50

@@ -16,8 +16,8 @@ from headrace.text.places import GroupPlace, Place, read_place
 from headrace.text.words import BadLine, Words
 
 USAGE: Final = "CONSUME <topic> [PARTITION n] [FROM place] [LIMIT n] [FOLLOW] [TIMES]"
-# Records per piece of output: some milliseconds of work, between which others have their turn.
-_RECORDS: Final = 1000
+# Records per piece of output: about a millisecond of work, between which others have their turn.
+_RECORDS: Final = 500
 _FOLLOW_MS: Final = 30_000
 # Markers of transactions hold offsets but are no records: how often to look for the end anew.
 _LOOK_MS: Final = 100
