@@ -23,7 +23,7 @@ from headrace.spark.offsets import Range
 from headrace.spark.options import SourceOptions
 from headrace.spark.places import report_loss
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 # After this long without records, look whether there are any to come.
 _QUIET_MS = 1_000
 
@@ -145,7 +145,7 @@ class _Fetch:
                 except HeadraceError:
                     continue  # the reader will meet the same, and is the one to judge
                 if not found and probe.high_watermark(partition) >= wanted.end:
-                    _log.debug("%s has no records from %d on", partition, position)
+                    logger.debug("no records are left: partition=%s offset=%d", partition, position)
                     self._finish(partition)
 
     def _out_of_range(self) -> None:

@@ -30,7 +30,7 @@ from headrace.spark.options import SourceOptions
 
 T = TypeVar("T")
 Found = dict[TopicPartition, int]
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class DataLoss(HeadraceError):
@@ -46,7 +46,7 @@ def report_loss(what: str, *, fail: bool) -> None:
         raise DataLoss(
             f"{what}. Records were deleted before they were read; {DataLoss.default_hint}"
         )
-    _log.warning("%s; going on without them, since failOnDataLoss=false", what)
+    logger.warning("going on without lost records, since failOnDataLoss=false: reason=%s", what)
 
 
 class Places:
@@ -157,7 +157,7 @@ class Places:
                 self.close()
                 if not left:
                     raise
-                _log.info("asking for offsets again, after: %s", error)
+                logger.info("asking for offsets again: error=%s", error)
                 time.sleep(self._options.fetch_offset_retry_ms / 1000)
         raise AssertionError("the last attempt returns or raises")
 

@@ -44,7 +44,7 @@ from headrace.spark.options import SourceOptions
 from headrace.spark.places import Places, report_loss
 from headrace.spark.rows import RowMaker
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Stretch(InputPartition):
@@ -201,6 +201,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except HeadraceError as error:
             if self._published is None:
                 raise  # the first time it is the option that is wrong
-            _log.warning("offsets of group %s were not published: %s", group, error)
+            logger.warning("offsets were not published: group=%s error=%s", group, error)
             return
         self._published = finished
