@@ -22,9 +22,17 @@ CALLED_BY_OTHERS = [
     "pause_writing",
     "resume_writing",
     "data_received",
+    # uvicorn's HTTP protocol
+    "on_message_begin",
+    "on_headers_complete",
+    "send_400_response",
+    "timeout_keep_alive_handler",
 ]
-# Messages are loaded by name, and the codec is complete before its handlers are.
-DECORATORS = ["@handles*", "@message*", "@pytest.fixture*"]
+# Messages are loaded by name, and the codec is complete before its handlers are. Routes of the
+# HTTP door are called by the table that their decorators fill.
+ROUTES = [f"@{noun}.*" for noun in ("CLUSTER", "CONSUMERS", "GROUPS", "PAGES", "READ")]
+ROUTES += [f"@{noun}.*" for noun in ("RECORDS", "STREAMS", "TOPICS")]
+DECORATORS = ["@handles*", "@message*", "@pytest.fixture*", *ROUTES]
 
 
 def main() -> None:
