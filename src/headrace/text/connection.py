@@ -48,6 +48,7 @@ class TextConnection(asyncio.Protocol):
         self._at_end = False
         self._is_over = False
         self._refusals = 0
+        self._held_bytes = 0
         self.client = ""
         # Set by every sign of life, taken by the server when it looks for silent clients.
         self.is_alive = True
@@ -62,6 +63,7 @@ class TextConnection(asyncio.Protocol):
         self.client = f"{peer[0]}:{peer[1]}" if peer else "local"
         refusal = self._server.admit(self)
         if refusal is not None:
+            self._is_over = True
             self._transport.write(refusal)
             self._transport.close()
 
@@ -94,6 +96,8 @@ class TextConnection(asyncio.Protocol):
         self._is_over = True
         self._drop_input()
         self._release()
+        self._server.held_bytes -= self._held_bytes
+        self._held_bytes = 0
         if self._worker is not None:
             self._worker.cancel()
         else:
@@ -188,6 +192,7 @@ class TextConnection(asyncio.Protocol):
                 self._waiting_bytes -= len(data)
                 self._regulate_reading()
                 self._requests.extend(self._reader.feed(data))
+                self._count_held()
                 while self._requests and not self._session.is_over:
                     await self._serve_next()
                     # However much waits, others have their turn in between.
@@ -201,6 +206,15 @@ class TextConnection(asyncio.Protocol):
             await self._session.close()
             if self._transport is not None:
                 self._transport.close()
+
+    def _count_held(self) -> None:
+        """Half a payload may be large, and so may the number of clients that send no more."""
+        held = self._reader.held_bytes
+        self._server.held_bytes += held - self._held_bytes
+        self._held_bytes = held
+        if held and self._server.held_bytes > self._server.settings.held_bytes_max:
+            message = "too many payloads are on their way at once; try again"
+            self._requests.append(Refusal("TOO_MUCH_AT_ONCE", message, is_fatal=True))
 
     async def _serve_next(self) -> None:
         request = self._requests[0]

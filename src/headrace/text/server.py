@@ -25,6 +25,8 @@ class TextServer:
         self.settings = settings
         self.host = settings.host
         self.port = settings.port
+        # Of lines and payloads that have arrived in part, over all clients.
+        self.held_bytes = 0
         self._connections: dict[TextConnection, None] = {}
         # Sessions of clients that have gone: members take a moment to leave their groups.
         self._endings: set[asyncio.Task[None]] = set()

@@ -9,7 +9,10 @@ DEFAULT_PORT = 7070
 
 @dataclass(frozen=True, slots=True)
 class TextSettings:
-    """Bounds of the door. A client that breaks one is told so and, where it must be, cut off."""
+    """Bounds of the door. A client that breaks one is told so and, where it must be, cut off.
+
+    `held_bytes_max` is for what has arrived in part, over all clients.
+    """
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
@@ -17,6 +20,7 @@ class TextSettings:
     idle_seconds: float = 600
     line_bytes_max: int = 64 * 1024
     payload_bytes_max: int = 1_000_000
+    held_bytes_max: int = 64 * 1024 * 1024
 
 
 def settings_of(config: TextKeys, address: tuple[str, int]) -> TextSettings:

@@ -58,6 +58,21 @@ async def test_a_line_without_end_is_refused_and_cut_off(tmp_path: Path) -> None
         assert await client.is_closed()
 
 
+async def test_half_payloads_of_all_clients_together_are_bounded(tmp_path: Path) -> None:
+    async with (
+        door_with(tmp_path, held_bytes_max=100_000) as (_, server),
+        client_of(server) as first,
+        client_of(server) as second,
+    ):
+        for client in (first, second):
+            client.write(b"PUBLISH orders LENGTH 70001\n" + b"x" * 70_000)
+            await until(lambda: server.held_bytes > 60_000)
+        assert (await second.line()).startswith("ERR TOO_MUCH_AT_ONCE")
+        assert await second.is_closed()
+        assert await first.ask(b"x") == ["OK partition=0 offset=0"]
+        assert server.held_bytes == 0
+
+
 async def test_a_silent_client_is_cut_off_and_a_follower_is_not(tmp_path: Path) -> None:
     async with (
         door_with(tmp_path, idle_seconds=0.3) as (gateway, server),
