@@ -18,13 +18,23 @@ from headrace.protocol.messages.consumer_group_heartbeat import (
     OwnedTopicPartitions,
 )
 from headrace.protocol.messages.delete_groups import DeleteGroupsRequest
+from headrace.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from headrace.protocol.messages.describe_groups import DescribeGroupsRequest
 from headrace.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 from headrace.protocol.messages.heartbeat import HeartbeatRequest
+from headrace.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from headrace.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from headrace.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from headrace.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from headrace.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -40,6 +50,9 @@ from tests.differential.peer import Peer
 from tests.differential.scripts import script, versions
 
 _TOPIC = "divided"
+_GROUP = 32
+# Brokers apply a changed config a moment after they have answered.
+_CONFIG_SECONDS = 0.2
 _NOT_YET = (14, 15, 16)
 # Kafka computes a new target at most once in this time (group.consumer.assignment.interval.ms).
 _ASSIGNMENT_SECONDS = 1.1
@@ -215,6 +228,50 @@ def _fetch(group: str, member: str | None, epoch: int) -> OffsetFetchRequest:
         group_id=group, member_id=member, member_epoch=epoch, topics=[topic]
     )
     return OffsetFetchRequest(groups=[asked], require_stable=False)
+
+
+@script
+def configs_of_groups(peer: Peer) -> None:
+    group, session, interval = (
+        "configured",
+        "consumer.session.timeout.ms",
+        "consumer.heartbeat.interval.ms",
+    )
+
+    def describe(label: str, name: str = group) -> None:
+        one = DescribeConfigsResource(
+            resource_type=_GROUP, resource_name=name, configuration_keys=[session, interval]
+        )
+        request = DescribeConfigsRequest(
+            resources=[one], include_synonyms=True, include_documentation=False
+        )
+        peer.ask(request, 4, label)
+
+    def alter(label: str, key: str, value: str | None, operation: int = 0) -> None:
+        change = AlterableConfig(name=key, config_operation=operation, value=value)
+        one = AlterConfigsResource(resource_type=_GROUP, resource_name=group, configs=[change])
+        request = IncrementalAlterConfigsRequest(resources=[one], validate_only=False)
+        peer.ask(request, 1, label)
+        time.sleep(_CONFIG_SECONDS)
+
+    describe("nothing set")
+    describe("no name", "")
+    alter("a session", session, "50000")
+    describe("a session set")
+    for label, key, value in (
+        ("too short a session", session, "44999"),
+        ("too long a session", session, "60001"),
+        ("too short an interval", interval, "4999"),
+        ("too long an interval", interval, "15001"),
+        ("no number", interval, "soon"),
+        ("a negative number", interval, "-1"),
+        ("no such key", "nope", "1"),
+    ):
+        alter(label, key, value)
+    alter("append to a number", session, "1", 2)
+    peer.ask(ListConfigResourcesRequest(resource_types=[_GROUP]), 1, "listed")
+    alter("no session any more", session, None, 1)
+    describe("nothing set any more")
 
 
 @script

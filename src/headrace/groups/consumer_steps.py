@@ -4,6 +4,7 @@ The decisions are made in `consumer/`; here their records are brought into the s
 group that changed its protocol takes the other one's place.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -26,6 +27,8 @@ from headrace.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResp
 from headrace.protocol.messages.join_group import JoinGroupRequest
 from headrace.protocol.messages.leave_group import LeaveGroupRequest
 from headrace.protocol.messages.sync_group import SyncGroupRequest
+
+logger = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=Message)
 
@@ -61,6 +64,12 @@ def consumer_heartbeat(
         classic=_state_of(group) if isinstance(group, ClassicGroup) else None,
     )
     if isinstance(group, ClassicGroup):
+        logger.info(
+            "group upgraded: group=%s generation=%d members=%d",
+            group.group_id,
+            group.generation,
+            len(group.members),
+        )
         _call_back(group, step)
     _carry_over(shard, request.group_id, decided, step)
     step.answer(token, decided.response)
@@ -154,12 +163,21 @@ def _carry_over(
     rebalances: bool = True,
 ) -> None:
     """Bring a decision into the shard."""
+    before = shard.groups.get(group_id)
+    epoch = before.epoch if isinstance(before, ConsumerGroup) else None
     for record in decided.records:
         shard.apply(record)
         step.write_applied(record)
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         decided.settle(group)
+        if group.epoch != epoch:
+            logger.info(
+                "group epoch: group=%s epoch=%d members=%d",
+                group_id,
+                group.epoch,
+                len(group.members),
+            )
     elif decided.downgraded is not None:
         classic = shard.groups[group_id] = _classic_group(decided.downgraded, step)
         if rebalances:

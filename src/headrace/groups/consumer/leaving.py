@@ -55,7 +55,8 @@ def remove_members(draft: Draft, gone: Sequence[Member]) -> ClassicGroupState | 
     The last member of the consumer protocol takes that protocol with it where the policy
     allows: those who are left speak the classic one.
     """
-    left = [member for member in draft.group.members.values() if member not in gone]
+    ids = {member.member_id for member in gone}
+    left = [member for member in draft.group.members.values() if member.member_id not in ids]
     if _becomes_classic(draft, gone, left):
         group = draft.group
         records, state = downgraded(
