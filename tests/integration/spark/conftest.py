@@ -17,6 +17,7 @@ from tests.support.groups import required
 from tests.support.tools import java
 
 TopicMaker = Callable[..., str]
+Options = Callable[..., dict[str, str]]
 
 # One quick compiler and one collector thread: short work on two cores, started in half the time.
 QUICK_DRIVER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -81,6 +82,17 @@ def make_topic(broker: Broker) -> TopicMaker:
 def topic(make_topic: TopicMaker) -> str:
     """A fresh topic with one partition."""
     return make_topic()
+
+
+@pytest.fixture
+def to(broker: Broker) -> Options:
+    """Options for the shared broker: `to(subscribe="t")`; `__` in a name stands for a dot."""
+
+    def options(**given: object) -> dict[str, str]:
+        named = {name.replace("__", "."): str(value) for name, value in given.items()}
+        return {"kafka.bootstrap.servers": broker.bootstrap_servers, **named}
+
+    return options
 
 
 @pytest.fixture
