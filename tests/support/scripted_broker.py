@@ -85,7 +85,9 @@ class ScriptedBroker:
         )
 
     def _metadata(self, request: MetadataRequest) -> MetadataResponse:
-        wanted = request.topics is None or any(topic.name == "t" for topic in request.topics)
+        wanted = request.topics is None or any(
+            topic.name == "t" or topic.topic_id == TOPIC_ID for topic in request.topics
+        )
         partitions = [
             MetadataResponsePartition(
                 partition_index=index,
