@@ -71,7 +71,7 @@ def _beat(group: str, member: str, epoch: int, **fields: Any) -> ConsumerGroupHe
     )
 
 
-def _wait_for_coordinator(peer: Peer) -> None:
+def wait_for_coordinator(peer: Peer) -> None:
     """Asking for it creates the topic it works on."""
     deadline = time.monotonic() + 30
     while True:
@@ -108,7 +108,7 @@ def _refused() -> Iterator[tuple[str, ConsumerGroupHeartbeatRequest, int]]:
 @script
 def consumer_group_heartbeats_that_are_refused(peer: Peer) -> None:
     peer.create(_TOPIC, 2)
-    _wait_for_coordinator(peer)
+    wait_for_coordinator(peer)
     for version in versions(ApiKey.CONSUMER_GROUP_HEARTBEAT):
         for label, request, since in _refused():
             if version >= since:
@@ -123,7 +123,7 @@ def _epoch(answer: Message | None) -> int:
 @script
 def a_consumer_group_in_every_version(peer: Peer) -> None:
     peer.create(_TOPIC, 2)
-    _wait_for_coordinator(peer)
+    wait_for_coordinator(peer)
     for version in versions(ApiKey.CONSUMER_GROUP_HEARTBEAT):
         group = f"one member, version {version}"
         epoch = _epoch(peer.ask(_beat(group, "m", 0), version, "join"))
@@ -277,7 +277,7 @@ def configs_of_groups(peer: Peer) -> None:
 @script
 def partitions_move_between_members(peer: Peer) -> None:
     peer.create(_TOPIC, 2)
-    _wait_for_coordinator(peer)
+    wait_for_coordinator(peer)
     group = "two members"
     first = peer.ask(_beat(group, "a", 0), 1, "first joins")
     time.sleep(_ASSIGNMENT_SECONDS)
@@ -309,7 +309,7 @@ def partitions_move_between_members(peer: Peer) -> None:
 @script
 def a_static_member_comes_and_goes(peer: Peer) -> None:
     peer.create(_TOPIC, 2)
-    _wait_for_coordinator(peer)
+    wait_for_coordinator(peer)
     group, static = "a static member", {"instance_id": "i"}
     epoch = _epoch(peer.ask(_beat(group, "s1", 0, **static), 1, "join"))
     peer.ask(_beat(group, "s2", 0, **static), 1, "another in its place")

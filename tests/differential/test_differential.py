@@ -18,6 +18,7 @@ from tests.differential import (
     script_fetch,
     script_group_offsets,
     script_groups,
+    script_migration,
     script_offsets,
     script_produce,
     script_rebalances,
@@ -45,6 +46,7 @@ _MODULES = (
     script_rebalances,
     script_sequences,
     script_consumer_groups,
+    script_migration,
 )
 # The node id is set on both, so that both report it as set and not as a default; the scripts write
 # records of long ago, which retention would take away. A first member is not made to wait.

@@ -42,7 +42,9 @@ def heartbeat(
     """Decide one heartbeat; `classic` is the classic group of that name, if there is one."""
     check_request(request, api_version, around.settings)
     if request.member_epoch < JOIN_EPOCH:
-        return leave(_existing(group, request.group_id), request, around)
+        if group is None:
+            raise _not_found(request.group_id, classic, "Group")
+        return leave(group, request, around)
     draft = _draft(group, request, around, classic)
     check_size(draft, request.member_id, request.instance_id)
     member = _member(draft, request, new_member_id)
@@ -94,10 +96,13 @@ def move_member(draft: Draft, member_id: str, owned: Partitions | None) -> Membe
     return moved
 
 
-def _existing(group: ConsumerGroup | None, group_id: str) -> ConsumerGroup:
-    if group is None:
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-    return group
+def _not_found(group_id: str, classic: ClassicGroupState | None, kind: str) -> ApiError:
+    return ApiError(
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"{kind} {group_id} not found."
+        if classic is None
+        else f"Group {group_id} is not a consumer group.",
+    )
 
 
 def _draft(
@@ -109,12 +114,7 @@ def _draft(
     if group is not None:
         return Draft(group, around)
     if request.member_epoch != JOIN_EPOCH:
-        raise ApiError(
-            ErrorCode.GROUP_ID_NOT_FOUND,
-            f"Consumer group {request.group_id} not found."
-            if classic is None
-            else f"Group {request.group_id} is not a consumer group.",
-        )
+        raise _not_found(request.group_id, classic, "Consumer group")
     draft = Draft(ConsumerGroup(request.group_id), around)
     if classic is not None:
         draft.write_all(upgrade_records(classic, topics=around.topics, settings=around.settings))
