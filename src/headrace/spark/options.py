@@ -355,4 +355,7 @@ def _columns(given: _Given, values: Values) -> tuple[str, ...]:
             f"columns leaves out {ERROR}, so that bad records would be lost silently: "
             "list it too, or set deadLetterTopic"
         )
+    looks_at_values = values.dead_letter_topic is not None or {ERROR, RAW} & set(wanted)
+    if values.format == "json" and looks_at_values and "value" not in wanted:
+        raise InvalidConfig("columns leaves out value: list it too, or leave valueFormat out")
     return tuple(by_low[each] for each in wanted)

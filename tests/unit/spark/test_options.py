@@ -357,6 +357,9 @@ def test_leaving_out_the_error_column_would_lose_bad_records_and_is_refused() ->
     with pytest.raises(InvalidConfig, match="lost silently"):
         source_ddl({**typed, "columns": "value"})
     assert source_ddl({**typed, "columns": "value,_error"}).count(",") == 1
+    for looking in ({"columns": "_error"}, {"columns": "offset", "deadLetterTopic": "d"}):
+        with pytest.raises(InvalidConfig, match="columns leaves out value"):
+            source_ddl({**typed, **looking})
     assert source_ddl({**typed, "columns": "value", "deadLetterTopic": "d"}).startswith("`value`")
 
 
