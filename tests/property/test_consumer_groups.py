@@ -11,7 +11,7 @@ from itertools import pairwise
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.errors import ApiError
@@ -195,7 +195,6 @@ scripts = st.lists(
 
 
 @pytest.mark.parametrize("assignor", [None, *ASSIGNORS])
-@settings(max_examples=100)
 @given(script=scripts)
 def test_a_partition_never_has_two_owners_and_in_the_end_has_one(
     assignor: str | None, script: list[tuple[int, int, int]]

@@ -6,7 +6,7 @@ consumer protocol, as they do while a group is migrated.
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.errors import ApiError, ErrorCode
@@ -187,7 +187,6 @@ class MixedWorld:
 scripts = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 11)), min_size=20, max_size=70)
 
 
-@settings(max_examples=150)
 @given(script=scripts)
 def test_members_of_both_protocols_never_own_one_partition_together(
     script: list[tuple[int, int]],

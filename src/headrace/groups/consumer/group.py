@@ -118,6 +118,8 @@ class ConsumerGroup:
     def loaded(self, now_ms: int, session_timeout_ms: int) -> None:
         """Begin every member's time anew, once the log has been replayed."""
         self.timers.clear()
+        # A group that was on its way goes on as quickly as before.
+        self.changed_ms = None if self.is_stable else now_ms
         for member in self.members.values():
             session_ms = member.classic.session_timeout_ms if member.classic else session_timeout_ms
             self.timers.change(
