@@ -19,11 +19,20 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Assigned
 
 from headrace.core.ids import TopicPartition
+from headrace.protocol.messages.offset_commit import OffsetCommitResponse
 from tests.faults.groups.watcher import Watcher
 from tests.faults.load import consumer
 from tests.support.group_checks import check_group
-from tests.support.group_history import Final, GroupHistory, Partition, now, read_journal
+from tests.support.group_history import (
+    Commit,
+    Final,
+    GroupHistory,
+    Partition,
+    now,
+    read_journal,
+)
 from tests.support.group_members import STYLES
+from tests.support.group_wire import GroupWire, commit_request
 from tests.support.history_checks import Violation
 from tests.support.topics import Topics
 
@@ -119,6 +128,24 @@ class GroupRun:
         self._written = 0
         self._stopping = threading.Event()
         Topics(broker.bootstrap_servers).create(TOPIC, PARTITIONS)
+        self._commit_the_start()
+
+    def _commit_the_start(self) -> None:
+        """Everybody begins at a commit: a member that finds none begins nowhere.
+
+        librdkafka may also fetch for a partition that is taken away while it looks up the
+        earliest offset, and hand out those records when it gets the partition again.
+        """
+        began = now()
+        wire = GroupWire(self.broker.port)
+        wire.find(GROUP)
+        starts = dict.fromkeys(range(PARTITIONS), 0)
+        answer = wire.ask(commit_request(GROUP, TOPIC, starts), 9, OffsetCommitResponse)
+        assert {each.error_code for each in answer.topics[0].partitions} == {0}
+        wire.close()
+        for index in starts:
+            commit = Commit("operator", (TOPIC, index), began, now(), 0, ok=True)
+            self.history.commits.append(commit)
 
     @contextmanager
     def work(self, members: int = 3) -> Iterator[None]:
@@ -158,7 +185,7 @@ class GroupRun:
             "bootstrap.servers": self.broker.bootstrap_servers,
             "group.id": GROUP,
             "topic": TOPIC,
-            "auto.offset.reset": "earliest",
+            "auto.offset.reset": "error",
             "fetch.wait.max.ms": 20,
             "fetch.error.backoff.ms": 10,
             **STYLES[self._style],

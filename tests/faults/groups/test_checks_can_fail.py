@@ -1,7 +1,25 @@
-"""Bad histories of a group, and the invariant that each of them breaks."""
+"""Bad histories of a group, told by members or by the log, and what each of them breaks."""
 
 from __future__ import annotations
 
+import struct
+from uuid import UUID
+
+from headrace.groups.records import GroupRecord
+from headrace.protocol.schemas.consumer_groups import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    CurrentTopicPartitions,
+)
+from headrace.protocol.schemas.group_offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from tests.support.group_checks import check_group
 from tests.support.group_history import (
     Bounds,
@@ -12,6 +30,7 @@ from tests.support.group_history import (
     Partition,
     Tenure,
 )
+from tests.support.group_log import GroupLog
 
 PLACE: Partition = ("work", 0)
 
@@ -137,3 +156,88 @@ def test_a_group_that_settles_too_late_or_never_breaks_i17() -> None:
     assert _broken(history) == {"I17"}
     history.final = None
     assert _broken(history) == {"I17"}
+
+
+# The same by what lies in the log
+
+
+def _broken_by(*records: GroupRecord) -> set[str]:
+    log = GroupLog()
+    for record in records:
+        log.take([record])
+    return {each.invariant for each in log.violations}
+
+
+def _offset(offset: int) -> GroupRecord:
+    key = OffsetCommitKey(group="g", topic="work", partition=0)
+    return GroupRecord(key, OffsetCommitValue(offset=offset, metadata="", commit_timestamp=0))
+
+
+def _generation(generation: int, **shares: list[int]) -> GroupRecord:
+    members = [
+        MemberMetadata(
+            member_id=name,
+            client_id="c",
+            client_host="h",
+            session_timeout=1,
+            subscription=b"",
+            assignment=struct.pack(f">hih4si{len(share)}i", 0, 1, 4, b"work", len(share), *share)
+            + b"\xff" * 4,
+        )
+        for name, share in shares.items()
+    ]
+    value = GroupMetadataValue(protocol_type="consumer", generation=generation, members=members)
+    return GroupRecord(GroupMetadataKey(group="g"), value)
+
+
+def _epoch(epoch: int) -> GroupRecord:
+    return GroupRecord(
+        ConsumerGroupMetadataKey(group_id="g"), ConsumerGroupMetadataValue(epoch=epoch)
+    )
+
+
+def _owns(member: str, owned: list[int], pending: list[int]) -> GroupRecord:
+    def named(partitions: list[int]) -> list[CurrentTopicPartitions]:
+        return [CurrentTopicPartitions(topic_id=UUID(int=1), partitions=partitions)]
+
+    value = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=1,
+        previous_member_epoch=0,
+        state=0,
+        assigned_partitions=named(owned),
+        partitions_pending_revocation=named(pending),
+    )
+    key = ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id=member)
+    return GroupRecord(key, value)
+
+
+def test_a_good_log_breaks_nothing() -> None:
+    assert not _broken_by(
+        _offset(1),
+        _offset(1),
+        _offset(5),
+        GroupRecord(_offset(5).key, None),
+        _offset(0),
+        _generation(1, a=[0, 1]),
+        _generation(2, a=[0], b=[1]),
+        _generation(2),
+        _epoch(2),
+        _owns("a", [0], [1]),
+        _epoch(3),
+        _owns("a", [0], []),
+        _owns("b", [1], []),
+    )
+
+
+def test_a_stored_offset_that_goes_back_breaks_i14() -> None:
+    assert _broken_by(_offset(5), _offset(4)) == {"I14"}
+
+
+def test_generations_and_epochs_that_go_back_break_i15() -> None:
+    assert _broken_by(_generation(2), _generation(1)) == {"I15"}
+    assert _broken_by(_epoch(3), _epoch(2)) == {"I15"}
+
+
+def test_two_stored_owners_break_i15() -> None:
+    assert _broken_by(_generation(1, a=[0, 1], b=[1])) == {"I15"}
+    assert _broken_by(_epoch(2), _owns("a", [0], [1]), _owns("b", [1], [])) == {"I15"}

@@ -11,6 +11,7 @@ import pytest
 from tests.faults.groups.group_run import BROKER_SETTINGS, SESSION_MS, GroupRun
 from tests.integration.conftest import make_one
 from tests.support.brokers import BrokerProcess
+from tests.support.group_log import check_group_log
 from tests.support.group_members import STYLES
 from tests.support.headlines import Headline
 
@@ -45,10 +46,15 @@ def test_a_group_survives_kills_and_stops(
                 run.wait_for_commits(10, besides=still)
             run.wait_for_commits(5)
     assert run.judge() == [], f"replay with HEADRACE_TEST_SEED={SEED}"
+    broker.stop()
+    log = check_group_log(broker.data_dir)
+    assert log.violations == [], f"replay with HEADRACE_TEST_SEED={SEED}"
+    assert log.generations > 3
     said = broker.log_path.read_text()
     assert "Traceback" not in said, said[said.index("Traceback") :][:3000]
     assert run.history.final is not None
     headline(
         f"group faults, {style}: {run.kills} kills of the broker, {run.history.figures()}, "
-        f"settled in {run.history.final.settled_seconds:.1f} s, no invariant broken"
+        f"{log.generations} generations stored, settled in "
+        f"{run.history.final.settled_seconds:.1f} s, no invariant broken"
     )
