@@ -167,7 +167,9 @@ def test_generations_assignments_and_offsets_come_back(own_broker: BrokerProcess
     wire.close()
 
 
-def test_kafkas_dump_tool_reads_what_groups_wrote(own_broker: BrokerProcess) -> None:
+def test_kafkas_dump_tool_reads_what_groups_wrote_before_and_after_a_kill(
+    own_broker: BrokerProcess,
+) -> None:
     tools = required(KafkaTools)
     servers = own_broker.bootstrap_servers
     topic = Topics(servers).create("dumped", 2)
@@ -181,7 +183,9 @@ def test_kafkas_dump_tool_reads_what_groups_wrote(own_broker: BrokerProcess) -> 
             one.consumer.commit(
                 offsets=[TopicPartition(topic, 0, 3, f"said by {style}")], asynchronous=False
             )
-    own_broker.stop()
+            if style == "eager":
+                _restart(own_broker, "SIGKILL")
+    own_broker.kill()
     logs = sorted(own_broker.data_dir.glob("__consumer_offsets-*/*.log"))
     (result,) = tools.run_batch(
         [[DUMP_LOG, "--offsets-decoder", "--deep-iteration", "--files", _joined(logs)]]
