@@ -292,11 +292,20 @@ def in_process_client(
     client_host: str = "/127.0.0.1",
     settings: ClientSettings | None = None,
 ) -> AsyncClient:
-    """A client of the broker in this process, for one door and one principal."""
+    """A client of the broker in this process, for one door and one principal.
+
+    Other brokers of the cluster are reached over sockets, as by everybody.
+    """
     who = Door(door, ListenerName(listener), principal, client_host)
+
+    def link(address: BrokerAddress) -> InProcessLink | None:
+        # Ids below 0 are those of bootstrap servers, and we are the only one.
+        is_here = address.node_id < 0 or address.node_id == services.node_id
+        return InProcessLink(address, services, who) if is_here else None
+
     return AsyncClient(
         settings or ClientSettings(_NOWHERE, client_id=f"headrace-{door}"),
-        links=lambda address: InProcessLink(address, services, who),
+        links=link,
         clock=services.clock,
         randomness=services.randomness,
     )

@@ -6,7 +6,7 @@ Pure and quick: this is where a door's time per record goes.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.gateway.values import OutRecord
 from headrace.protocol.murmur2 import partition_for_key
 from headrace.protocol.records.encode import encode_record, seal_batch
@@ -14,6 +14,7 @@ from headrace.protocol.records.header import HEADER_SIZE, NO_SEQUENCE
 
 # Producer id and epoch of batches that nobody can tell from their copies.
 NOBODY: Final = (-1, -1)
+_TIME_MAX: Final = 2**62
 
 
 class Batch:
@@ -105,15 +106,24 @@ class Packer:
         records, now_ms = self._records, self._now_ms
         encoded: list[bytes] = []
         add = encoded.append
-        base_ms = max_ms = _time(records[indexes[0]], now_ms)
+        base_ms = max_ms = min_ms = _time(records[indexes[0]], now_ms)
         delta = 0
         for index in indexes:
             value, key, _, headers, given_ms = records[index]
             at_ms = now_ms if given_ms is None else given_ms
             if at_ms > max_ms:
                 max_ms = at_ms
-            add(encode_record(delta, at_ms - base_ms, key, value, headers))
+            elif at_ms < min_ms:
+                min_ms = at_ms
+            try:
+                add(encode_record(delta, at_ms - base_ms, key, value, headers))
+            except UnicodeEncodeError:
+                raise ApiError(ErrorCode.INVALID_RECORD, "header names are UTF-8 text") from None
             delta += 1
+        if min_ms < 0 or max_ms > _TIME_MAX:
+            raise ApiError(
+                ErrorCode.INVALID_TIMESTAMP, "a time is given in milliseconds since 1970"
+            )
         producer_id, epoch = self._producer
         return seal_batch(
             b"".join(encoded),

@@ -75,7 +75,7 @@ class Claims:
                 ErrorCode.INVALID_REQUEST,
                 f"an idempotency key has 1 to {self._limits.key_chars} characters",
             )
-        name = f"{topic}/{key}".encode()
+        name = f"{topic}/{key}".encode(errors="backslashreplace")
         fingerprint = _fingerprint(records)
         claim = self._fresh(name)
         if claim is None:
@@ -185,7 +185,7 @@ def _fingerprint(records: Sequence[OutRecord]) -> str:
         _add(digest, value)
         _add(digest, key)
         for name, data in headers:
-            _add(digest, name.encode())
+            _add(digest, name.encode(errors="backslashreplace"))
             _add(digest, data)
     return digest.hexdigest()
 

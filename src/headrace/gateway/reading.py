@@ -69,7 +69,7 @@ class Reading:
             if last is not None:
                 position = self._take(where, position, batches, last, data, records, max_records)
             # Batches of markers alone hold nothing to show, but there may be more behind them.
-            if records or last is None:
+            if records or last is None or max_records <= 0:
                 return ReadResult(records, position, data.last_stable_offset, data.log_start_offset)
 
     def _take(

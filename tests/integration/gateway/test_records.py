@@ -174,6 +174,29 @@ async def test_what_is_read_is_bounded_and_goes_on_where_it_stopped(gateway: Gat
     assert found == [b"%d" % number for number in range(25)]
 
 
+async def test_reading_no_records_tells_where_they_are(gateway: Gateway) -> None:
+    await gateway.produce("orders", [OutRecord(b"v")] * 3)
+    result = await gateway.read("orders", 0, offset=1, max_records=0)
+    assert (result.records, result.next_offset, result.high_watermark) == ([], 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("record", "code"),
+    [
+        (OutRecord(b"v", timestamp_ms=-5), ErrorCode.INVALID_TIMESTAMP),
+        (OutRecord(b"v", timestamp_ms=2**70), ErrorCode.INVALID_TIMESTAMP),
+        (OutRecord(b"v", headers=[("\ud800", None)]), ErrorCode.INVALID_RECORD),
+    ],
+)
+async def test_what_no_batch_can_hold_is_refused(
+    gateway: Gateway, record: OutRecord, code: ErrorCode
+) -> None:
+    for key in (None, "\ud800"):
+        with pytest.raises(HeadraceError) as refused:
+            await gateway.produce("orders", [OutRecord(b"v"), record], key=key)
+        assert refused.value.code is code
+
+
 async def test_an_offset_out_of_range_says_what_there_is(gateway: Gateway) -> None:
     await gateway.produce("orders", [OutRecord(b"v")] * 3)
     await gateway.admin.delete_records({TopicPartition("orders", 0): 1})

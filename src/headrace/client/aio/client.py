@@ -61,7 +61,7 @@ class AsyncClient:
         self.clock: Clock = SystemClock() if clock is None else clock
         self._connect: Connect = connect_by_loop if connect is None else connect
         self._tls = tls_context(self.settings.security)
-        self._new_link: Links = self._socket_link if links is None else links
+        self._other_links = links
         self._links: dict[tuple[NodeId, int], BrokerLink] = {}
         self._channels = count(SHARED_CHANNEL + 1)
         self._owned: dict[AsyncProducer | AsyncReader | AsyncConsumer, None] = {}
@@ -230,8 +230,9 @@ class AsyncClient:
             link = self._links[node, channel] = self._new_link(address)
         return link
 
-    def _socket_link(self, address: BrokerAddress) -> Link:
-        return Link(address, self.settings, self._tls, self._connect)
+    def _new_link(self, address: BrokerAddress) -> BrokerLink:
+        other = None if self._other_links is None else self._other_links(address)
+        return other or Link(address, self.settings, self._tls, self._connect)
 
     def _connected(self) -> list[NodeId]:
         ready = [

@@ -46,7 +46,8 @@ class BrokerLink(Protocol):
     async def wait_closed(self) -> None: ...
 
 
-Links = Callable[[BrokerAddress], BrokerLink]
+# None: this broker is reached over a socket.
+Links = Callable[[BrokerAddress], BrokerLink | None]
 
 
 class Connect(Protocol):
