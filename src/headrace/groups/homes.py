@@ -21,6 +21,11 @@ logger = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 
 
+# Strings in group records have two bytes for their length, on the wire they may be longer; and a
+# character may take four bytes.
+NAME_LENGTH_MAX = 0x7FFF // 4
+
+
 class Home:
     """A shard that is ready, and the journal that writes for it."""
 
@@ -67,6 +72,8 @@ class Homes:
 
     def find(self, group_id: str) -> Home:
         """The home of a group; raises what its client has to be told otherwise."""
+        if len(group_id) > NAME_LENGTH_MAX:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID)
         count = self._topic.partition_count()
         if count is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR)

@@ -59,13 +59,15 @@ class Journal:
         self.failed = False
 
     def write(self, writes: Iterable[Write], answers: Sequence[Answer], time_ms: int) -> None:
-        """Append in this turn's batch; the answers leave when it is committed."""
+        """Append in this turn's batch; the answers leave when it is committed.
+
+        A record that cannot be encoded raises, and nothing is appended.
+        """
         batch = self._batch
-        for record, _ in writes:
+        for key, value in [encode(write.record) for write in writes]:
             if batch.size >= BATCH_BYTES_MAX:
                 self._full.append(batch)
                 batch = self._batch = BatchBuilder()
-            key, value = encode(record)
             batch.append(key, value, (), time_ms)
         if batch.record_count:
             self._answers += answers

@@ -15,7 +15,7 @@ from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.seams import Clock, Randomness
 from headrace.groups import consumer_steps, offset_requests, queries
 from headrace.groups.consumer.describe import undescribed
-from headrace.groups.homes import Home, Homes
+from headrace.groups.homes import NAME_LENGTH_MAX, Home, Homes
 from headrace.groups.journal import Reply
 from headrace.groups.offsets_topic import OffsetsTopic
 from headrace.groups.settings import GroupSettings
@@ -122,6 +122,7 @@ class Groups:
 
     def join(self, request: JoinGroupRequest, caller: Caller, reply: Reply) -> None:
         _require_group_id(request.group_id)
+        _require_short_names(request)
         settings = self._settings
         if not (
             settings.min_session_timeout_ms
@@ -290,13 +291,13 @@ class Groups:
         return Step(now_ms, self._clock.now_ms(), self._settings, self._controller.image)
 
     def _append(self, home: Home, step: Step) -> None:
-        """Append and apply what a step decided."""
+        """Append and apply what a step decided, in the same turn of the loop."""
+        home.journal.write(step.writes, step.answers, step.time_ms)
         for record, applied in step.writes:
             if not applied:
                 home.shard.apply(record)
             if type(record.key) is ConsumerGroupMetadataKey and record.value is not None:
                 self.rebalances += 1
-        home.journal.write(step.writes, step.answers, step.time_ms)
 
     def _carry_out(self, home: Home, group_id: str, step: Step) -> None:
         """`_append`, and look when the group wants to be looked at next."""
@@ -335,3 +336,12 @@ class Groups:
 def _require_group_id(group_id: str) -> None:
     if not group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
+
+
+def _require_short_names(request: JoinGroupRequest) -> None:
+    """What a member tells of itself must fit the group's record."""
+    names = [request.protocol_type, *(each.name for each in request.protocols)]
+    if len(request.group_instance_id or "") > NAME_LENGTH_MAX or any(
+        len(name) > NAME_LENGTH_MAX for name in names
+    ):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a name is too long")

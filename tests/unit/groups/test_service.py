@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -20,6 +20,11 @@ from headrace.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from headrace.protocol.messages.heartbeat import HeartbeatRequest
+from headrace.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
 from headrace.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from headrace.protocol.messages.offset_commit import OffsetCommitResponse
 from headrace.protocol.messages.offset_fetch import (
@@ -198,3 +203,34 @@ async def test_commits_of_one_connection_are_pipelined(tmp_path: Path) -> None:
         answers = [await client.receive(OffsetCommitResponse, 9) for _ in sent]
         assert [number for number, _ in answers] == sent
         assert await client.committed() == 99
+
+
+@pytest.mark.parametrize("length", [20_000, 40_000])
+async def test_names_that_no_record_can_hold_are_refused(tmp_path: Path, length: int) -> None:
+    async with running_node(tmp_path) as node, Caller(node) as client:
+        await client.prepare()
+        assert await client.commit(1, "g" * length) == ErrorCode.INVALID_GROUP_ID
+        for long in (
+            join_request(group_id="g" * length),
+            join_request(group_instance_id="i" * length),
+            join_request(protocol_type="t" * length),
+            join_request(protocols=[JoinGroupRequestProtocol(name="p" * length, metadata=b"")]),
+        ):
+            answer = await client.call(long, 9)
+            assert isinstance(answer, JoinGroupResponse)
+            assert answer.error_code in (ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_REQUEST)
+        listed = await client.call(ListGroupsRequest(), 5)
+        assert isinstance(listed, ListGroupsResponse)
+        assert listed.groups == []
+
+
+def join_request(**changes: Any) -> JoinGroupRequest:
+    usual: dict[str, Any] = {
+        "group_id": "g",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [JoinGroupRequestProtocol(name="range", metadata=b"")],
+    }
+    return JoinGroupRequest(**(usual | changes))
