@@ -1,6 +1,12 @@
 """`format("headrace")`: the one class that Spark knows, and that hands out readers and writers."""
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from headrace.spark.options import source_options
@@ -27,3 +33,25 @@ class HeadraceFormat(DataSource):
         from headrace.spark.source import StreamReader
 
         return StreamReader(source_options(self.options, streaming=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Rows to a topic, or with the option `path` to a Delta table."""
+        if "path" in self.options:
+            from headrace.spark.lake import BatchTableWriter, table_options
+
+            return BatchTableWriter(table_options(self.options, schema, overwrite=overwrite))
+        from headrace.spark.sink import BatchTopicWriter
+        from headrace.spark.sink_options import topic_sink_options
+
+        return BatchTopicWriter(topic_sink_options(self.options, schema, overwrite=overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """The same for a stream; in complete mode (`overwrite`) a table is replaced each batch."""
+        if "path" in self.options:
+            from headrace.spark.lake import StreamTableWriter, table_options
+
+            return StreamTableWriter(table_options(self.options, schema, overwrite=overwrite))
+        from headrace.spark.sink import StreamTopicWriter
+        from headrace.spark.sink_options import topic_sink_options
+
+        return StreamTopicWriter(topic_sink_options(self.options, schema))

