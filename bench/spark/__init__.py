@@ -1,0 +1,1 @@
+"""Spark beside the official connector: `python -m bench.spark`, every row with its bar."""

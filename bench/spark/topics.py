@@ -1,0 +1,43 @@
+"""Topics to read: the same rows on every broker, written as encoded batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.client import Client, NewTopic, TopicPartition
+from headrace.protocol.records.decode import Record
+from headrace.protocol.records.encode import encode_batch
+
+_PER_BATCH = 500
+TIME_MS = 1_700_000_000_000
+JSON_SCHEMA = "user string, item int, price double"
+
+
+def plain(number: int) -> bytes:
+    """100 bytes."""
+    return b"%0100d" % number
+
+
+def click(number: int) -> bytes:
+    """A small JSON document of about 60 bytes."""
+    user, item = number % 1000, number % 97
+    return b'{"user":"user-%d","item":%d,"price":%d.25}' % (user, item, number % 500)
+
+
+def fill(
+    servers: str, topic: str, rows: int, partitions: int, value: Callable[[int], bytes]
+) -> None:
+    """`rows` records over all partitions, a hundredth of a millisecond apart."""
+    with Client(servers) as client:
+        client.admin.create_topics([NewTopic(topic, partitions, 1)])
+        with client.producer() as producer:
+            each = rows // partitions
+            for partition in range(partitions):
+                for base in range(0, each, _PER_BATCH):
+                    count = min(_PER_BATCH, each - base)
+                    records = [
+                        Record(n, TIME_MS + (base + n) // 100, b"k%07d" % n, value(base + n))
+                        for n in range(count)
+                    ]
+                    producer.send_batch(TopicPartition(topic, partition), encode_batch(records))
+            producer.flush()
