@@ -1,5 +1,6 @@
 """Consumer instances over HTTP, as REST Proxy v2 has them."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Literal
 from urllib.parse import quote
@@ -429,6 +430,9 @@ class _Answer:
         end = b"[]" if self._separator == b"[" else b"]"
         await self._call.send({"type": "http.response.body", "body": end})
         if self._firsts:
+            # A client that went while the last piece waited is noticed in the next turn or two.
+            for _ in range(2):
+                await asyncio.sleep(0)
             self._instance.delivered()
 
     async def _write(self, where: TopicPartition, records: list[Record]) -> None:
