@@ -1,20 +1,27 @@
 """Consumer instances over HTTP, as REST Proxy v2 has them."""
 
-import asyncio
 from collections.abc import Mapping
-from typing import Annotated, Literal
 from urllib.parse import quote
-
-import msgspec
 
 from headrace.client.core.group_models import CommittedOffset
 from headrace.client.core.models import EARLIEST, LATEST, OffsetSpec
-from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.gateway import MemberSettings
-from headrace.protocol.records.decode import Record
 from headrace.web import media
 from headrace.web.bodies import ClientGone
+from headrace.web.consumer_answers import RecordsAnswer
+from headrace.web.consumer_shapes import (
+    CommitQuery,
+    InstanceMade,
+    NewInstance,
+    Offsets,
+    PartitionName,
+    PartitionOffset,
+    Partitions,
+    RecordsQuery,
+    Subscription,
+    SubscriptionOut,
+)
 from headrace.web.door import while_connected
 from headrace.web.errors import (
     ALREADY_SUBSCRIBED,
@@ -24,111 +31,13 @@ from headrace.web.errors import (
 )
 from headrace.web.instances import Instance, new_name
 from headrace.web.operations import Call, Operations
-from headrace.web.record_formats import Offset, PartitionNumber, RecordOut, record_texts
+from headrace.web.record_formats import RecordOut
 
 CONSUMERS = Operations("consumers")
 
-SLICE_RECORDS = 300
-# An answer that has records waits so long for the fetch of more.
-LINGER_MS = 5
 _BASE = "/consumers/{group}/instances/{instance}"
 _MEDIA = {"json": media.KAFKA_JSON, "binary": media.KAFKA_BINARY, "text": media.JSON}
 _GIVES = media.RECORDS
-
-Flag = Literal["true", "false"] | bool
-Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=600_000)]
-
-
-class NewInstance(
-    msgspec.Struct,
-    forbid_unknown_fields=True,
-    rename={
-        "auto_offset_reset": "auto.offset.reset",
-        "auto_commit_enable": "auto.commit.enable",
-        "fetch_min_bytes": "fetch.min.bytes",
-        "consumer_request_timeout_ms": "consumer.request.timeout.ms",
-    },
-):
-    """A consumer instance to create. Numbers and flags may be strings, as in REST Proxy."""
-
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=249, pattern="^[^/]+$")] | None = (
-        None
-    )
-    format: str = "binary"
-    auto_offset_reset: str = "latest"
-    auto_commit_enable: Flag = True
-    fetch_min_bytes: int | str | None = None
-    consumer_request_timeout_ms: int | str | None = None
-
-
-class InstanceMade(msgspec.Struct):
-    """Its name, and the address of its routes."""
-
-    instance_id: str
-    base_uri: str
-
-
-class Subscription(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Topics by name, or by a pattern (RE2 syntax)."""
-
-    topics: list[str] = []
-    topic_pattern: str | None = None
-
-
-class SubscriptionOut(msgspec.Struct):
-    """What an instance is subscribed to."""
-
-    topics: list[str]
-    topic_pattern: str | None = None
-
-
-class PartitionName(msgspec.Struct, forbid_unknown_fields=True):
-    """One partition of one topic."""
-
-    topic: str
-    partition: PartitionNumber
-
-    def where(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
-
-
-class Partitions(msgspec.Struct, forbid_unknown_fields=True):
-    """Some partitions."""
-
-    partitions: list[PartitionName]
-
-
-class PartitionOffset(msgspec.Struct, forbid_unknown_fields=True):
-    """An offset in a partition, perhaps with a remark."""
-
-    topic: str
-    partition: PartitionNumber
-    offset: Offset
-    metadata: str | None = None
-
-    def where(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
-
-
-class Offsets(msgspec.Struct, forbid_unknown_fields=True):
-    """Offsets of some partitions."""
-
-    offsets: list[PartitionOffset]
-
-
-class RecordsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """How long to wait for records, and how much to return."""
-
-    timeout: Milliseconds | None = None
-    max_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 * 1024 * 1024)] = 1024 * 1024
-
-
-class CommitQuery(
-    msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename={"async_": "async"}
-):
-    """REST Proxy knows `async`; the answer here always says that offsets are stored."""
-
-    async_: Flag = "false"
 
 
 @CONSUMERS.post(
@@ -294,7 +203,7 @@ async def read_records(call: Call) -> None:
     wait_ms = instance.request_timeout_ms if query.timeout is None else query.timeout
     async with instance.turn():
         await instance.commit_delivered()
-        answer = _Answer(call, instance, query.max_bytes)
+        answer = RecordsAnswer(call, instance, query.max_bytes)
         try:
             await while_connected(call, answer.run(wait_ms))
         except ClientGone:
@@ -400,52 +309,3 @@ async def _seek(call: Call, places: Mapping[TopicPartition, int | OffsetSpec]) -
             if isinstance(place, OffsetSpec):
                 offset = await call.gateway.offset_of(where, place)
             instance.member.seek(where, offset)
-
-
-class _Answer:
-    """What was polled, written in pieces; goes on without waiting while there is more and room."""
-
-    def __init__(self, call: Call, instance: Instance, max_bytes: int) -> None:
-        self._call = call
-        self._instance = instance
-        self._left = max_bytes
-        self._formats = media.FORMATS[call.media]
-        self._separator = b"["
-        self._firsts: dict[TopicPartition, int] = {}
-
-    async def run(self, wait_ms: float) -> None:
-        found = await self._instance.poll(wait_ms, SLICE_RECORDS)
-        headers = [(b"content-type", self._call.media.encode())]
-        await self._call.send({"type": "http.response.start", "status": 200, "headers": headers})
-        while found:
-            for where, records in found.items():
-                self._firsts.setdefault(where, records[0].offset)
-                await self._write(where, records)
-            if self._left <= 0:
-                break
-            try:
-                found = await self._instance.poll(LINGER_MS, SLICE_RECORDS)
-            except HeadraceError:
-                break  # the next request meets it again, and can be told
-        end = b"[]" if self._separator == b"[" else b"]"
-        await self._call.send({"type": "http.response.body", "body": end})
-        if self._firsts:
-            # A client that went while the last piece waited is noticed in the next turn or two.
-            for _ in range(2):
-                await asyncio.sleep(0)
-            self._instance.delivered()
-
-    async def _write(self, where: TopicPartition, records: list[Record]) -> None:
-        async with self._call.door.turns:
-            texts = record_texts(where.topic, where.partition, records, self._formats)
-            piece = self._separator + b",".join(texts)
-        self._separator = b","
-        self._left -= sum(len(each.value or b"") + len(each.key or b"") for each in records)
-        await self._call.send({"type": "http.response.body", "body": piece, "more_body": True})
-
-    def take_back(self) -> None:
-        """Go back to where the answer began, in what is still assigned."""
-        ours = set(self._instance.member.assignment)
-        for where, first in self._firsts.items():
-            if where in ours:
-                self._instance.member.seek(where, first)

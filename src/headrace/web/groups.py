@@ -9,7 +9,7 @@ import msgspec
 from headrace.client.core.group_models import CommittedOffset, GroupDescription, PartitionLag
 from headrace.client.core.models import EARLIEST, LATEST, OffsetSpec, at_time
 from headrace.core.ids import TopicPartition
-from headrace.web.consumers import Offsets, PartitionName, PartitionOffset
+from headrace.web.consumer_shapes import Offsets, PartitionName, PartitionOffset
 from headrace.web.errors import GROUP_NOT_FOUND, HttpError, no_partition
 from headrace.web.operations import Call, Operations
 from headrace.web.record_formats import Offset, Timestamp
