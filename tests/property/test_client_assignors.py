@@ -127,6 +127,8 @@ def test_a_newcomer_takes_no_more_than_its_share_and_the_others_take_nothing(
     after = assign_sticky(counts, [*_owning(members, before, 7), newcomer])
     for member in members:
         assert set(after[member.member_id]) <= set(before[member.member_id])
+    sizes = [len(share) for share in after.values()]
+    assert max(sizes) - min(sizes) <= 1
 
 
 @given(counts=counts_of_topics, members=groups())

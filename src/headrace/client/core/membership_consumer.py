@@ -6,7 +6,8 @@
                           +----- FENCED <--------+      (any) --refused--> FAILED
 
 An assignment is reached in steps: what we must give up is revoked first, then what is new is
-assigned, and then the next heartbeat tells the broker what we own. The rest is read throughout.
+assigned. Once the program has taken a step, a heartbeat tells the broker what we own. The rest is
+read throughout.
 """
 
 from collections.abc import Collection
@@ -128,22 +129,14 @@ class ConsumerMembership(Membership):
     def _has_news(self) -> bool:
         if self._known is None or self._state is _State.JOINING:
             return True
-        subscription, owned = self._known
-        return subscription != self.subscription or (self._is_settled() and owned != self._owned)
-
-    def _is_settled(self) -> bool:
-        """Whether the last target is reached: only then the broker hears what we own."""
-        return self._target == self._reached and self._notice is None
+        return self._known != (self.subscription, self._owned)
 
     def _send(self, message: ConsumerGroupHeartbeatRequest) -> Send:
         return Send(message, ConsumerGroupHeartbeatResponse, version_min=_VERSION_MIN)
 
     def _message(self) -> ConsumerGroupHeartbeatRequest:
         settings, known = self._settings, self._known
-        owned = self._owned
-        if known is not None and not self._is_settled():
-            owned = known[1]
-        self._telling = (self.subscription, owned)
+        self._telling = (self.subscription, self._owned)
         message = ConsumerGroupHeartbeatRequest(
             group_id=settings.group_id,
             member_id=self._member_id,
@@ -159,8 +152,8 @@ class ConsumerMembership(Membership):
             message.subscribed_topic_regex = self.subscription.pattern
             if known is not None and known[0].pattern is not None and not self.subscription.pattern:
                 message.subscribed_topic_regex = ""
-        if known is None or known[1] != owned:
-            message.topic_partitions = _by_topic(owned)
+        if known is None or known[1] != self._owned:
+            message.topic_partitions = _by_topic(self._owned)
         return message
 
     def _leave_message(self) -> ConsumerGroupHeartbeatRequest:

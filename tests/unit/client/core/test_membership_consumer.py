@@ -96,6 +96,18 @@ def test_what_goes_is_revoked_before_what_is_new_is_assigned() -> None:
     assert owned_in(group.send(ConsumerGroupHeartbeatRequest)) == {T: [1, 2]}
 
 
+def test_what_was_given_up_is_told_to_the_broker_before_the_rest_is_taken() -> None:
+    group = joined(0, 1)
+    group.now_ms += 5_000
+    group.send(ConsumerGroupHeartbeatRequest)
+    group.answer(heartbeat_answer(epoch=2, assigned={T: [1, 2]}))
+    revoking = group.membership.notice()
+    assert revoking is not None
+    assert group.wait() == 5_000, "not before the program has given it up"
+    group.membership.acknowledge(revoking)
+    assert owned_in(group.send(ConsumerGroupHeartbeatRequest)) == {T: [1]}
+
+
 def test_the_new_assignment_is_told_at_once_when_the_broker_asks_for_short_heartbeats() -> None:
     group = joined(0)
     group.now_ms += 5_000
