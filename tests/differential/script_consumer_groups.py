@@ -312,6 +312,7 @@ def a_static_member_comes_and_goes(peer: Peer) -> None:
     wait_for_coordinator(peer)
     group, static = "a static member", {"instance_id": "i"}
     epoch = _epoch(peer.ask(_beat(group, "s1", 0, **static), 1, "join"))
+    peer.ask(_beat(group, "s1", 0, **static), 1, "join again")
     peer.ask(_beat(group, "s2", 0, **static), 1, "another in its place")
     peer.ask(_beat(group, "s1", -2, **static), 1, "away for a moment")
     peer.ask(_beat(group, "s1", epoch, **static), 1, "a heartbeat while away")

@@ -162,6 +162,10 @@ def _static_member(
     existing = draft.group.static_member(instance_id)
     if existing is None:
         return Member(member_id)
+    if existing.member_id == member_id and existing.epoch != STATIC_LEAVE_EPOCH:
+        # Its join is in the log but the answer was lost. Kafka refuses even that, and clients
+        # take the refusal for fatal.
+        return existing
     if not existing.uses_classic_protocol and existing.epoch != STATIC_LEAVE_EPOCH:
         raise ApiError(
             ErrorCode.UNRELEASED_INSTANCE_ID,

@@ -241,6 +241,17 @@ def test_an_instance_id_in_use_is_refused_and_an_old_instance_fenced(
     assert refused(coordinator, first, member_epoch=-1).code is ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_a_static_member_whose_join_was_not_answered_may_join_again(
+    coordinator: Coordinator,
+) -> None:
+    member = Client("m1", ["t"], instance_id="i1")
+    member.beat(coordinator, answer_lost=True)
+    coordinator.restart()
+    assert member.beat(coordinator) is ErrorCode.NONE
+    assert len(member.target) == 4
+    assert member.epoch == coordinator.group.epoch == 2
+
+
 def test_a_static_member_that_does_not_come_back_is_forgotten(coordinator: Coordinator) -> None:
     static, other = joined(coordinator, "m1", instance_id="i1") + joined(coordinator, "m2")
     settle(coordinator, [static, other])
