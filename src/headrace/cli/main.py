@@ -20,6 +20,7 @@ COMMANDS = {
     "consume": "headrace.cli.consume",
     "top": "headrace.cli.top",
     "log": "headrace.cli.log",
+    "archive": "headrace.cli.archive",
     "bench": "headrace.cli.bench",
     "version": "headrace.cli.version",
 }

@@ -1,7 +1,6 @@
 """What a job may set when it writes to a topic, in the words of Spark's Kafka connector."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql.types import (
@@ -13,9 +12,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from headrace.client import ClientSettings, ProducerSettings
+from headrace.client import ProducerSettings
 from headrace.core.errors import InvalidConfig
 from headrace.spark.connection import connection, given_kafka, number
+from headrace.spark.delivery import DeliveryOptions
 from headrace.spark.options import SOURCE_NAMES, refuse_unknown
 
 TOPIC_SINK_NAMES: Final = ("topic", "delivery")
@@ -42,19 +42,9 @@ _BATCH_BYTES_DEFAULT: Final = 256 * 1024
 _TEXT: Final = (StringType, BinaryType)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSinkOptions:
-    """Everything a writer needs; it pickles, and goes to the executors with the writer."""
-
-    client: ClientSettings
-    producer: ProducerSettings
-    topic: str | None
-    columns: tuple[str, ...]
-
-
 def topic_sink_options(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool = False
-) -> TopicSinkOptions:
+) -> DeliveryOptions:
     """The options and the columns, checked; raises InvalidConfig with what to change."""
     if overwrite:
         raise InvalidConfig("a topic cannot be overwritten: use mode('append')")
@@ -68,7 +58,7 @@ def topic_sink_options(
     for name, reason in _REFUSED.items():
         if name in kafka:
             raise InvalidConfig(f"option 'kafka.{name}' cannot be set: {reason}")
-    return TopicSinkOptions(
+    return DeliveryOptions(
         client=connection(options, also=_PRODUCER_KEYS),
         producer=_producer(kafka),
         topic=topic,

@@ -1,0 +1,209 @@
+"""Batches into a Delta table: each exactly once, whatever is run again or given up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql.types import BinaryType, DoubleType, StringType, StructType, TimestampType
+
+from headrace.core.errors import InvalidConfig
+from headrace.spark.lake import BatchTableWriter, WrittenByOtherQuery, table_options
+from tests.support.spark_tables import (
+    ARCHIVE,
+    OTHER_QUERY,
+    StreamOfBatches,
+    offsets_of,
+    parquet_files,
+    rows,
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return tmp_path / "table"
+
+
+def test_batches_of_a_query_are_in_the_table(table: Path) -> None:
+    stream = StreamOfBatches(table)
+    stream.run(0, [rows(range(5)), rows(range(5, 10))])
+    stream.run(1, [rows(range(10, 15))])
+    assert offsets_of(table) == list(range(15))
+    assert DeltaTable(table).transaction_version(stream.query) == 1
+
+
+def test_a_batch_that_is_run_again_after_its_commit_is_written_once(table: Path) -> None:
+    stream = StreamOfBatches(table)
+    stream.run(0, [rows(range(5))])
+    before = parquet_files(table)
+    stream.run(0, [rows(range(5))])
+    assert offsets_of(table) == list(range(5))
+    assert parquet_files(table) == before
+
+
+def test_trap_2_abort_after_a_commit_that_landed_removes_nothing(table: Path) -> None:
+    stream = StreamOfBatches(table)
+    writer = stream.writer()
+    message = stream.task(writer, 0, [rows(range(5))])
+    writer.commit([message], 0)
+    writer.abort([message], 0)
+    assert offsets_of(table) == list(range(5))
+
+
+def test_trap_3_abort_finds_what_tasks_left_though_nobody_lists_it(table: Path) -> None:
+    stream = StreamOfBatches(table)
+    stream.run(0, [rows(range(5))])
+    before = parquet_files(table)
+    writer = stream.writer()
+    stream.task(writer, 1, [rows(range(5, 10))], task=0)
+    stream.task(writer, 1, [rows(range(10, 15))], task=1, attempt=1)
+    assert parquet_files(table) > before
+    writer.abort([None, None], 1)
+    assert parquet_files(table) == before
+    assert offsets_of(table) == list(range(5))
+
+
+def test_abort_leaves_the_files_of_other_writers_alone(table: Path) -> None:
+    stream = StreamOfBatches(table)
+    running, failed = stream.writer(), stream.writer()
+    message = stream.task(running, 0, [rows(range(5))])
+    failed.abort([None], 0)
+    running.commit([message], 0)
+    assert offsets_of(table) == list(range(5))
+
+
+def test_a_task_that_fails_removes_its_own_files(table: Path) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield rows(range(5))
+        raise OSError("lost the source")
+
+    stream = StreamOfBatches(table)
+    writer = stream.writer()
+    with pytest.raises(OSError, match="lost the source"):
+        stream.task(writer, 0, broken())  # type: ignore[arg-type]  # any iterable will do
+    assert parquet_files(table) == set()
+
+
+def test_two_drivers_with_the_same_batch_cannot_both_commit_it(table: Path) -> None:
+    """A driver that was thought dead wakes up between the other's look and its commit."""
+    stream = StreamOfBatches(table)
+    stream.run(0, [rows(range(5))])
+    asleep, awake = stream.writer(), stream.writer()
+    late = stream.task(asleep, 1, [rows(range(5, 10))])
+    looked = DeltaTable(table)
+    awake.commit([stream.task(awake, 1, [rows(range(5, 10))])], 1)
+    with pytest.raises(Exception, match="Concurrent transaction"):
+        asleep._commit(looked, late.files, stream.query, 1)
+    assert offsets_of(table) == list(range(10))
+
+
+def test_an_archive_lies_by_topic_and_day(table: Path) -> None:
+    stream = StreamOfBatches(table, partitionBy="topic,date")
+    mixed = pa.Table.from_batches([rows([1], topic="a"), rows([2], topic="b", day=2)])
+    stream.run(0, mixed.combine_chunks().to_batches())
+    directories = {str(each.parent.relative_to(table)) for each in table.rglob("part-*")}
+    assert directories == {"topic=a/date=2026-03-01", "topic=b/date=2026-03-02"}
+    found = DeltaTable(table).to_pyarrow_table().sort_by("offset").to_pylist()
+    assert [(each["topic"], str(each["date"]), each["value"]) for each in found] == [
+        ("a", "2026-03-01", b"v1"),
+        ("b", "2026-03-02", b"v2"),
+    ]
+
+
+def test_more_partition_values_than_files_may_be_open_lose_nothing(table: Path) -> None:
+    stream = StreamOfBatches(table, partitionBy="offset")
+    stream.run(0, [rows(range(100)), rows(range(50, 150))])
+    assert offsets_of(table) == sorted([*range(100), *range(50, 150)])
+
+
+def test_values_that_no_directory_can_have_keep_apart(table: Path) -> None:
+    stream = StreamOfBatches(table, partitionBy="topic")
+    names = ["a/b", "a_b", "a b%", "../up"]
+    stream.run(0, [rows([n], topic=name) for n, name in enumerate(names)])
+    found = DeltaTable(table).to_pyarrow_table().sort_by("offset")
+    assert found.column("topic").to_pylist() == names
+    assert all(table in each.parents for each in table.parent.rglob("part-*"))
+
+
+def test_a_query_without_a_past_does_not_write_after_another(table: Path) -> None:
+    """What happens when a checkpoint is lost: the query would begin anew and write twice."""
+    StreamOfBatches(table).run(0, [rows(range(5))])
+    with pytest.raises(WrittenByOtherQuery, match="was written by query") as told:
+        StreamOfBatches(table, OTHER_QUERY).run(0, [rows(range(5))])
+    assert "checkpoint" in (told.value.hint or "")
+    assert offsets_of(table) == list(range(5))
+
+
+def test_two_queries_share_a_table_when_told_so(table: Path) -> None:
+    StreamOfBatches(table).run(0, [rows(range(5))])
+    StreamOfBatches(table, OTHER_QUERY, otherQueries="append").run(0, [rows(range(5, 9))])
+    assert offsets_of(table) == list(range(9))
+
+
+def test_batch_writes_append_or_replace(table: Path) -> None:
+    for overwrite, offsets in ((False, range(5)), (False, range(5, 8)), (True, range(2))):
+        chosen = table_options({"path": str(table)}, ARCHIVE, overwrite=overwrite)
+        writer = BatchTableWriter(chosen)
+        writer.commit([writer.write(iter([rows(offsets)]))])
+        expected = list(range(8)) if offsets == range(5, 8) else list(offsets)
+        assert offsets_of(table) == expected
+
+
+def test_an_empty_batch_makes_no_version(table: Path) -> None:
+    stream = StreamOfBatches(table)
+    stream.run(0, [rows(range(5))])
+    stream.run(1, [])
+    assert DeltaTable(table).version() == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"path": "relative"}, "must be an absolute path"),
+        ({"path": "s3://bucket/t"}, "must be an absolute path"),
+        ({"partitionBy": "colour"}, "partitionBy: 'colour' is not one of key, value"),
+        ({"partitionBy": "value"}, "partitionBy: 'value' is binary"),
+        ({"otherQueries": "maybe"}, "is not refuse or append"),
+        ({"partitionby2": "x"}, "unknown option 'partitionby2'"),
+        ({"topic": "t"}, "'topic' is not for this side"),
+        ({"kafka.bootstrap.servers": "h:1"}, "has no meaning for a table"),
+    ],
+)
+def test_wrong_options_are_refused_by_name(table: Path, given: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidConfig, match=said):
+        table_options({"path": str(table), **given}, ARCHIVE, overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "said"),
+    [
+        (StructType().add("value", BinaryType()), {}, "column 'key' is missing here and binary in"),
+        (
+            StructType([*ARCHIVE.fields]).add("price", DoubleType()),
+            {},
+            "column 'price' is double here and missing in",
+        ),
+        (ARCHIVE, {"partitionBy": "topic"}, "is partitioned by nothing"),
+    ],
+)
+def test_rows_that_do_not_fit_the_table_are_refused_before_anything_is_written(
+    table: Path, schema: StructType, options: dict[str, str], said: str
+) -> None:
+    StreamOfBatches(table).run(0, [rows(range(5))])
+    with pytest.raises(InvalidConfig, match=said):
+        table_options({"path": str(table), **options}, schema, overwrite=False)
+
+
+def test_a_date_needs_something_to_be_made_of(table: Path) -> None:
+    schema = StructType().add("value", BinaryType()).add("timestamp", StringType())
+    with pytest.raises(InvalidConfig, match="needs a column 'date', or a 'timestamp'"):
+        table_options({"path": str(table), "partitionBy": "date"}, schema, overwrite=False)
+    chosen = table_options(
+        {"path": str(table), "partitionBy": "date"},
+        StructType().add("value", BinaryType()).add("timestamp", TimestampType()),
+        overwrite=False,
+    )
+    assert chosen.schema.names == ["value", "timestamp", "date"]
