@@ -78,9 +78,11 @@ def _one_owner(history: GroupHistory) -> Iterator[Violation]:
         tenures.sort(key=lambda each: each.began)
         for index, first in enumerate(tenures):
             for second in tenures[index + 1 :]:
-                # Whoever was put out, or died, is succeeded before anybody can tell it.
+                # Whoever was put out, or died, is succeeded before anybody can tell it. And
+                # librdkafka may tell the broker that it owns nothing while its application is
+                # yet to be told of an assignment that is void by then: no harm without work.
                 in_order = first.how == "revoked" and first.member != second.member
-                if in_order and second.began < first.ended and second.ended > first.began:
+                if in_order and second.began < first.worked:
                     yield _bad("I15", first, f"{second.member} owns it too")
 
 

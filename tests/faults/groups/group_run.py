@@ -221,6 +221,8 @@ class GroupRun:
             yield chosen
         finally:
             chosen.signal(signal.SIGCONT)
+        before = chosen.has_written("committed")
+        until(lambda: chosen.has_written("committed") > before, "a commit of who stood still")
 
     def wait_for_commits(self, count: int, besides: MemberProcess | None = None) -> None:
         """Progress is demanded also while something is broken."""

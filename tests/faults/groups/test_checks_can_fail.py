@@ -39,8 +39,8 @@ def _good() -> GroupHistory:
     """Two members, one after the other, and somebody who watches."""
     history = GroupHistory()
     history.tenures = [
-        Tenure("a", PLACE, began=10, ended=30, how="revoked", offsets=(0, 1, 2)),
-        Tenure("b", PLACE, began=40, ended=90, how="ended", offsets=(3, 4)),
+        Tenure("a", PLACE, began=10, ended=30, how="revoked", offsets=(0, 1, 2), worked=19),
+        Tenure("b", PLACE, began=40, ended=90, how="ended", offsets=(3, 4), worked=59),
     ]
     history.commits = [
         Commit("a", PLACE, began=20, ended=25, offset=3, ok=True),
@@ -104,12 +104,13 @@ def test_an_unknown_commit_that_is_seen_and_then_gone_breaks_i14() -> None:
 
 
 def test_two_owners_at_a_time_break_i15() -> None:
-    assert _broken(_replaced(_good(), 0, ended=50)) == {"I15"}
+    assert _broken(_replaced(_good(), 0, ended=50, worked=45)) == {"I15"}
+    assert check_group(_replaced(_good(), 0, ended=50)) == []
 
 
 def test_a_successor_of_the_dead_and_the_lost_is_fine() -> None:
     for how in ("lost", "ended"):
-        assert check_group(_replaced(_good(), 0, ended=50, how=how)) == []
+        assert check_group(_replaced(_good(), 0, ended=50, worked=45, how=how)) == []
 
 
 def test_a_commit_of_the_member_before_breaks_i15() -> None:

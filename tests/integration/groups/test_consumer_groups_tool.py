@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support.brokers import BrokerProcess
-from tests.support.group_members import Member, members_closed, until_shared
+from tests.support.group_members import Member, members_closed, poll_until, until_shared
 from tests.support.groups import required
 from tests.support.kafka_tools import KafkaTools, ToolResult
 from tests.support.topics import Topics
@@ -82,6 +82,10 @@ def _commit(servers: str, group: str, topic: str, offsets: dict[int, int]) -> No
     placed = [TopicPartition(topic, index, offset) for index, offset in offsets.items()]
     consumer.commit(offsets=placed, asynchronous=False)
     consumer.close()
+
+
+def _read(team: list[Member]) -> int:
+    return sum(len(each.read) for each in team)
 
 
 @pytest.fixture(scope="module")
@@ -160,10 +164,11 @@ def run(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Run:
         until_shared(2, *busy)
         new = member(servers, names["new"], [topic], "broker", client_id="new-0")
         until_shared(2, new)
-        for each in (*busy, new):
-            while len(each.read) < RECORDS * len(each.owned):
-                each.poll()
-            each.consumer.commit(asynchronous=False)
+        for team in (busy, [new]):
+            poll_until(lambda team=team: _read(team) >= 2 * RECORDS, "all records", *team)  # type: ignore[misc]  # bound now
+            for each in team:
+                ends = [TopicPartition(*place, RECORDS) for place in each.owned]
+                each.consumer.commit(offsets=ends, asynchronous=False)
         with _polled(*busy, new):
             results = tools.run_batch(list(commands.values()))
     return Run(topic, dict(zip(commands, results, strict=True)), first_ms)
