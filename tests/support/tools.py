@@ -18,6 +18,15 @@ from pathlib import Path
 
 KAFKA_VERSION = "4.3.0"
 LOG4J_BRIDGE_VERSION = "2.25.4"
+# The newest that there are for PySpark 4.3; they run on it (the second has stood still for long).
+SPARK_CONNECTOR_VERSION = "4.2.0"
+SPARK_TOKEN_PROVIDER_VERSION = "4.0.0"
+_CONNECTOR_JARS = (
+    "spark-sql-kafka-0-10",
+    "spark-token-provider-kafka",
+    "kafka-clients",
+    "commons-pool2",
+)
 INSTALL_TIMEOUT_SECONDS = 600
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
@@ -72,6 +81,12 @@ def kafka_libs() -> Path:
     return _remembered("kafka", _install_kafka_libs)
 
 
+def spark_connector() -> list[Path]:
+    """The jars of Spark's own Kafka connector that PySpark does not bring along."""
+    libs = _remembered("spark-connector", _install_spark_connector)
+    return sorted(each for each in libs.glob("*.jar") if each.name.startswith(_CONNECTOR_JARS))
+
+
 def _remembered(group: str, install: Callable[[], Path], key: str = "") -> Path:
     """Run `install` once in this process; a failure is remembered too, since it may be slow."""
     key = key or group
@@ -116,18 +131,42 @@ def _install_debian_package(group: str, package: str) -> None:
     raise ToolOutOfReach(group, f"apt-get install {package}: {last}")
 
 
+Artifact = tuple[str, str, str]
+
+
 def _install_kafka_libs() -> Path:
-    libs = tools_dir() / f"kafka-{KAFKA_VERSION}"
+    wanted = [
+        ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+        ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+        # A logging bridge, without which Kafka is mute.
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_BRIDGE_VERSION),
+    ]
+    return _install_jars("kafka", f"kafka-{KAFKA_VERSION}", wanted)
+
+
+def _install_spark_connector() -> Path:
+    spark = "org.apache.spark"
+    wanted = [(spark, "spark-sql-kafka-0-10_2.13", SPARK_CONNECTOR_VERSION)]
+    pinned = [(spark, "spark-token-provider-kafka-0-10_2.13", SPARK_TOKEN_PROVIDER_VERSION)]
+    name = f"spark-connector-{SPARK_CONNECTOR_VERSION}"
+    return _install_jars("spark-connector", name, wanted, pinned)
+
+
+def _install_jars(
+    group: str, name: str, wanted: list[Artifact], pinned: list[Artifact] | None = None
+) -> Path:
+    """A directory with these jars and all they need, filled by Maven on first use."""
+    libs = tools_dir() / name
     if libs.is_dir():
         return libs
     command = maven()
     with install_lock():
         if libs.is_dir():
             return libs
-        staging = tools_dir() / f"kafka-{KAFKA_VERSION}.part"
+        staging = tools_dir() / f"{name}.part"
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir()
-        (staging / "pom.xml").write_text(_pom())
+        (staging / "pom.xml").write_text(_pom(wanted, pinned or []))
         failure = _failure(
             [
                 str(command),
@@ -142,27 +181,26 @@ def _install_kafka_libs() -> Path:
             dict(os.environ),
         )
         if failure:
-            raise ToolOutOfReach("kafka", f"Maven could not fetch Kafka {KAFKA_VERSION}: {failure}")
+            raise ToolOutOfReach(group, f"Maven could not fetch {name}: {failure}")
         staging.rename(libs)
     return libs
 
 
-def _pom() -> str:
-    """The Maven project that pulls in broker, tools and a logging bridge (else Kafka is mute)."""
-    wanted = [
-        ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
-        ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
-        ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_BRIDGE_VERSION),
-    ]
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for group, artifact, version in wanted
-    )
+def _pom(wanted: list[Artifact], pinned: list[Artifact]) -> str:
+    """The Maven project that pulls in what is wanted, and of what is pinned that version only."""
     return (
         "<project><modelVersion>4.0.0</modelVersion><groupId>local</groupId>"
-        "<artifactId>kafka-libs</artifactId><version>1</version>"
-        f"<dependencies>{dependencies}</dependencies></project>"
+        "<artifactId>libs</artifactId><version>1</version><dependencyManagement><dependencies>"
+        f"{_dependencies(pinned)}</dependencies></dependencyManagement>"
+        f"<dependencies>{_dependencies(wanted)}</dependencies></project>"
+    )
+
+
+def _dependencies(artifacts: list[Artifact]) -> str:
+    return "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for group, artifact, version in artifacts
     )
 
 
@@ -198,9 +236,17 @@ def install_lock() -> Iterator[None]:
 
 def main() -> None:
     """Get everything now, so that no test's own time is spent on downloads."""
-    for find in (java, kafka_libs, kcat, chromium, curl):
+    found: tuple[Callable[[], object], ...] = (
+        java,
+        kafka_libs,
+        spark_connector,
+        kcat,
+        chromium,
+        curl,
+    )
+    for find in found:
         try:
-            print(f"{find.__name__}: {find()}", flush=True)
+            print(f"{getattr(find, '__name__', find)}: {find()}", flush=True)
         except ToolOutOfReach as error:
             print(error, flush=True)
 
