@@ -6,6 +6,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.protocol.records.decode import Record
 from headrace.web import media
+from headrace.web.bodies import ClientGone
 from headrace.web.instances import Instance
 from headrace.web.operations import Call
 from headrace.web.record_formats import record_texts
@@ -41,11 +42,14 @@ class RecordsAnswer:
             except HeadraceError:
                 break  # the next request meets it again, and can be told
         end = b"[]" if self._separator == b"[" else b"]"
-        await self._call.send({"type": "http.response.body", "body": end})
+        await self._send(end)
+        # Whoever went while this waited for room in the connection; once the answer is complete,
+        # it could no longer be told from one who has it all.
+        await asyncio.sleep(0)
+        if self._call.is_gone:
+            raise ClientGone
+        await self._send(b"", more=False)
         if self._firsts:
-            # A client that went while the last piece waited is noticed in the next turn or two.
-            for _ in range(2):
-                await asyncio.sleep(0)
             self._instance.delivered()
 
     async def _write(self, where: TopicPartition, records: list[Record]) -> None:
@@ -54,7 +58,10 @@ class RecordsAnswer:
             piece = self._separator + b",".join(texts)
         self._separator = b","
         self._left -= sum(len(each.value or b"") + len(each.key or b"") for each in records)
-        await self._call.send({"type": "http.response.body", "body": piece, "more_body": True})
+        await self._send(piece)
+
+    async def _send(self, body: bytes, *, more: bool = True) -> None:
+        await self._call.send({"type": "http.response.body", "body": body, "more_body": more})
 
     def take_back(self) -> None:
         """Go back to where the answer began, in what is still assigned."""

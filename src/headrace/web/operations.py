@@ -26,6 +26,8 @@ Handler = Callable[["Call"], Awaitable[Any]]
 H = TypeVar("H", bound=Handler)
 
 INT32_MAX: Final = 2**31 - 1
+CONNECTION: Final = "headrace.connection"
+"""Where the server puts the connection of a request in its scope."""
 
 
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -83,6 +85,12 @@ class Call:
     @property
     def gateway(self) -> "Gateway":
         return self.door.gateway
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the connection is known to be closed."""
+        connection = self.scope.get(CONNECTION)
+        return connection is not None and connection.transport.is_closing()
 
     def header(self, name: bytes) -> bytes | None:
         """A request header by its name in small letters."""

@@ -19,6 +19,7 @@ from headrace.web.door import Door
 from headrace.web.errors import ErrorBody
 from headrace.web.guard import DateHeader
 from headrace.web.metrics import Source
+from headrace.web.operations import CONNECTION
 from headrace.web.settings import WebSettings
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]  # a key of our own
         if self._header_timer is None:
             self._await_headers()
 
