@@ -7,8 +7,7 @@
 
 With an eager assignor all partitions are given up before every join. With a cooperative one
 they are kept, and after the sync only those that others shall have are given up; one more round
-then hands them out. `STABLE` lasts until the next join is sent, so commits of the old
-generation are possible while the program gives partitions up.
+then hands them out. The old generation's commits are possible until a join is answered.
 """
 
 import re
@@ -105,7 +104,8 @@ class ClassicMembership(Membership):
 
     @property
     def identity(self) -> GroupIdentity:
-        return self._here if self._state is _State.STABLE else NOBODY
+        # Also while we join anew: until then the old generation is in force, and its commits are.
+        return NOBODY if self._generation == _NO_GENERATION else self._here
 
     @property
     def _here(self) -> GroupIdentity:

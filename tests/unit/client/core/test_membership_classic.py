@@ -153,6 +153,17 @@ def test_cooperative_members_keep_what_stays_and_join_once_more_for_what_goes() 
     assert group.wait() == 3_000
 
 
+def test_commits_are_of_the_old_generation_until_the_join_is_answered() -> None:
+    group = stable(0, assignors=COOPERATIVE)
+    group.now_ms += 3_000
+    group.send(HeartbeatRequest)
+    group.answer(REBALANCE)
+    group.send(JoinGroupRequest)
+    assert (group.membership.identity.member_id, group.membership.identity.epoch) == ("me", 1)
+    group.answer(join_answer(generation=2, assignor="cooperative-sticky"))
+    assert group.membership.identity.epoch == 2
+
+
 def test_one_eager_assignor_on_offer_makes_the_member_eager() -> None:
     group = stable(0, assignors=("cooperative-sticky", "range"))
     group.now_ms += 3_000
