@@ -208,14 +208,19 @@ class ConsumerEngine:
         while self._committing is not None:
             # An older position must not overtake this one.
             await asyncio.wait([self._committing])
-        try:
-            await self._client.run(
-                self.consuming.commit(wanted, self._identity, timeout_ms=timeout_ms)
-            )
-        except HeadraceError as error:
+        await self._run_commit(wanted, timeout_ms)
+
+    async def _run_commit(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], timeout_ms: float | None
+    ) -> None:
+        flow = self.consuming.commit(offsets, self._identity, self._refused, timeout_ms=timeout_ms)
+        await self._client.run(flow)
+
+    def _refused(self, member: GroupIdentity, error: HeadraceError) -> None:
+        """A commit failed; that says nothing of a membership that has changed since it was sent."""
+        if self._is_subscribed and member == self.membership.identity:
             self.membership.commit_refused(error)
             self._member.nudge()
-            raise
 
     async def _commit_last(self, partitions: Collection[TopicPartition] | None) -> None:
         while self._committing is not None:
@@ -228,12 +233,8 @@ class ConsumerEngine:
         self, offsets: Mapping[TopicPartition, CommittedOffset], timeout_ms: float | None
     ) -> None:
         try:
-            await self._client.run(
-                self.consuming.commit(offsets, self._identity, timeout_ms=timeout_ms)
-            )
+            await self._run_commit(offsets, timeout_ms)
         except HeadraceError as error:
-            self.membership.commit_refused(error)
-            self._member.nudge()
             logger.warning(
                 "automatic commit failed: group=%s error=%s", self.settings.group_id, error
             )

@@ -169,22 +169,31 @@ class Consuming:
         self,
         offsets: Mapping[TopicPartition, CommittedOffset],
         identity: Callable[[], GroupIdentity],
+        refused: Callable[[GroupIdentity, HeadraceError], None],
         *,
         timeout_ms: float | None = None,
     ) -> Flow[None]:
-        """Commit until it is done or refused; `identity` is asked anew for every attempt."""
+        """Commit until it is done or refused; `identity` is asked anew for every attempt.
+
+        `refused` hears who was refused and why: by then the member may be another.
+        """
         left = dict(offsets)
         group = self._settings.group_id
 
         def attempt() -> Flow[None]:
             trying = dict(left)
-            failures = yield from commit_offsets(self._session, group, trying, identity())
+            member = identity()
+            failures = yield from commit_offsets(self._session, group, trying, member)
             for partition, place in trying.items():
                 if partition not in failures:
                     self._committed[partition] = place
                     del left[partition]
             if failures:
-                raise min(map(_commit_error, failures.values()), key=lambda each: each.retriable)
+                errors = map(_commit_error, failures.values())
+                error = min(errors, key=lambda each: each.retriable)
+                if isinstance(error, CommitFailed):
+                    refused(member, error)
+                raise error
 
         if left:
             yield from retrying(self._session, attempt, timeout_ms=timeout_ms)

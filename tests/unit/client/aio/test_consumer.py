@@ -305,6 +305,32 @@ def test_a_commit_refused_as_fenced_loses_the_partitions_at_once(run: Run) -> No
     run(main())
 
 
+def test_a_refusal_of_who_we_were_says_nothing_of_who_we_are(run: Run) -> None:
+    async def main() -> None:
+        client, consumer, group = await start()
+        lost: list[TopicPartition] = []
+        async with client:
+            await consumer.subscribe(["t"], on_lost=lost.extend)
+            await read_one(consumer)
+
+            def refuse_late(_: OffsetCommitRequest) -> Message:
+                # While the commit was on its way, a heartbeat has brought a new epoch.
+                consumer._engine.membership.answered(heartbeat_answer(epoch=2), 0)
+                part = OffsetCommitResponsePartition(
+                    partition_index=0, error_code=ErrorCode.UNKNOWN_MEMBER_ID
+                )
+                topic = OffsetCommitResponseTopic(name="t", partitions=[part])
+                return OffsetCommitResponse(topics=[topic])
+
+            group.broker.on(OffsetCommitRequest, refuse_late)
+            with pytest.raises(CommitFailed):
+                await consumer.commit()
+            assert await read_one(consumer) == 1
+            assert lost == []
+
+    run(main())
+
+
 def test_a_connection_that_breaks_is_made_anew_and_nothing_is_lost(run: Run) -> None:
     async def main() -> None:
         client, consumer, group = await start()

@@ -151,6 +151,7 @@ class Scene:
         self.clock = ManualClock()
         self.session: Session = make_session(self.clock)
         self.broker = broker
+        self.refused: list[tuple[GroupIdentity, ErrorCode]] = []
         settings = ConsumerSettings("g", offset_reset=reset, auto_commit_interval_ms=5_000)
         self.consuming = Consuming(self.session, settings, channel=1)
         self.consuming.add([tp(0), tp(1)])
@@ -160,7 +161,11 @@ class Scene:
         self.broker.run(self.consuming.find_places(identity), self.clock)
 
     def commit(self, offsets: dict[TopicPartition, CommittedOffset]) -> None:
-        self.broker.run(self.consuming.commit(offsets, lambda: ME), self.clock)
+        flow = self.consuming.commit(offsets, lambda: ME, self._refused)
+        self.broker.run(flow, self.clock)
+
+    def _refused(self, member: GroupIdentity, error: HeadraceError) -> None:
+        self.refused.append((member, error.code))
 
     def positions(self) -> dict[int, int]:
         found = self.consuming.positions()
@@ -301,9 +306,11 @@ def test_a_commit_is_repeated_where_that_can_help(code: ErrorCode) -> None:
 def test_a_commit_of_a_member_left_behind_fails_for_good(code: ErrorCode) -> None:
     broker = Coordinating()
     broker.commit_codes = [code]
+    scene = Scene(broker)
     with pytest.raises(CommitFailed) as failed:
-        Scene(broker).commit({tp(0): CommittedOffset(8)})
+        scene.commit({tp(0): CommittedOffset(8)})
     assert failed.value.code is code
+    assert scene.refused == [(ME, code)]
     assert "max_poll_interval_ms" in failed.value.hint
 
 
