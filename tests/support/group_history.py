@@ -31,7 +31,6 @@ class Tenure:
     ended: int
     how: str
     offsets: tuple[int, ...]  # what it was handed by polls, in order
-    worked: int  # when a poll last brought some of it, 0 for never
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,6 @@ class _Reader:
         self._ended = ended
         self._history = history
         self._held: dict[Partition, tuple[int, list[int]]] = {}
-        self._worked: dict[Partition, int] = {}
         self._committing: tuple[int, dict[Partition, int]] | None = None
 
     def read(self, lines: Iterable[dict[str, object]]) -> None:
@@ -154,7 +152,6 @@ class _Reader:
     def _assigned(self, at: int, data: list[list[object]]) -> None:
         for partition in _partitions(data):
             self._held[partition] = (at, [])
-            self._worked[partition] = 0
 
     def _revoked(self, at: int, data: list[list[object]]) -> None:
         for partition in _partitions(data):
@@ -164,12 +161,10 @@ class _Reader:
         for partition in _partitions(data):
             self._give_up(partition, at, "lost")
 
-    def _polled(self, at: int, data: list[list[object]]) -> None:
+    def _polled(self, _: int, data: list[list[object]]) -> None:
         for topic, index, offsets in data:
             assert isinstance(offsets, list)
-            place = (str(topic), int(str(index)))
-            self._worked[place] = at
-            held = self._held.get(place)
+            held = self._held.get((str(topic), int(str(index))))
             assert held is not None, f"{self._member} read {topic}-{index} that it does not own"
             held[1].extend(offsets)
 
@@ -193,9 +188,7 @@ class _Reader:
         if partition in self._held:
             began, offsets = self._held.pop(partition)
             self._history.tenures.append(
-                Tenure(
-                    self._member, partition, began, at, how, tuple(offsets), self._worked[partition]
-                )
+                Tenure(self._member, partition, began, at, how, tuple(offsets))
             )
 
 

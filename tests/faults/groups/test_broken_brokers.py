@@ -138,7 +138,7 @@ def test_a_broken_broker_is_found_out(
                 with run.a_member_stands_still() as still:
                     run.pause(SESSION_MS / 1000 + 0.3)
                     run.wait_for_commits(3, besides=still)
-            run.kill_broker()
+                run.kill_broker()
             run.kill_a_member()
             run.wait_for_commits(2)
         found = {each.invariant for each in run.judge()}

@@ -39,8 +39,8 @@ def _good() -> GroupHistory:
     """Two members, one after the other, and somebody who watches."""
     history = GroupHistory()
     history.tenures = [
-        Tenure("a", PLACE, began=10, ended=30, how="revoked", offsets=(0, 1, 2), worked=19),
-        Tenure("b", PLACE, began=40, ended=90, how="ended", offsets=(3, 4), worked=59),
+        Tenure("a", PLACE, began=10, ended=30, how="revoked", offsets=(0, 1, 2)),
+        Tenure("b", PLACE, began=40, ended=90, how="ended", offsets=(3, 4)),
     ]
     history.commits = [
         Commit("a", PLACE, began=20, ended=25, offset=3, ok=True),
@@ -103,21 +103,35 @@ def test_an_unknown_commit_that_is_seen_and_then_gone_breaks_i14() -> None:
     assert _broken(history) == {"I14"}
 
 
-def test_two_owners_at_a_time_break_i15() -> None:
-    assert _broken(_replaced(_good(), 0, ended=50, worked=45)) == {"I15"}
-    assert check_group(_replaced(_good(), 0, ended=50)) == []
-
-
-def test_a_successor_of_the_dead_and_the_lost_is_fine() -> None:
-    for how in ("lost", "ended"):
-        assert check_group(_replaced(_good(), 0, ended=50, worked=45, how=how)) == []
-
-
 def test_a_commit_of_the_member_before_breaks_i15() -> None:
     history = _good()
-    history.commits.append(Commit("a", PLACE, began=50, ended=55, offset=3, ok=True))
+    late = Commit("a", PLACE, began=75, ended=80, offset=5, ok=True)
+    history.commits.append(late)
     assert _broken(history) == {"I15"}
-    history.commits[-1] = Commit("a", PLACE, began=50, ended=55, offset=3, ok=False)
+    history.commits[-1] = Commit("a", PLACE, began=75, ended=80, offset=5, ok=False)
+    assert check_group(history) == []
+
+
+def test_two_owners_whose_commits_are_taken_in_turn_break_i15() -> None:
+    history = _replaced(_replaced(_good(), 0, ended=90), 1, began=15, offsets=(0, 1))
+    history.commits = [
+        Commit(member, PLACE, began=at, ended=at + 1, offset=5, ok=True)
+        for at, member in ((20, "a"), (30, "b"), (40, "a"), (50, "b"))
+    ]
+    history.observed = []
+    assert "I15" in _broken(history)
+
+
+def test_who_learns_late_of_a_partition_and_never_commits_does_no_harm() -> None:
+    history = _good()
+    history.tenures.append(Tenure("c", PLACE, began=50, ended=55, how="lost", offsets=()))
+    assert check_group(history) == []
+
+
+def test_a_member_that_gets_its_partition_back_may_commit() -> None:
+    history = _good()
+    history.tenures.append(Tenure("a", PLACE, began=92, ended=99, how="ended", offsets=(5,)))
+    history.commits.append(Commit("a", PLACE, began=95, ended=96, offset=6, ok=True))
     assert check_group(history) == []
 
 
