@@ -85,8 +85,10 @@ def reason(error: Exception) -> str:
 
 def avro_schema(text: str) -> Any:
     """The Avro schema that an option holds, parsed."""
-    import fastavro
-
+    try:
+        import fastavro
+    except ModuleNotFoundError as error:
+        raise InvalidConfig("valueFormat=avro needs fastavro: install headrace[avro]") from error
     try:
         return fastavro.parse_schema(json.loads(text))
     except Exception as error:  # the library has no common root for what it raises

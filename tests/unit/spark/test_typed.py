@@ -7,6 +7,7 @@ import decimal
 import io
 import json
 import re
+import sys
 from typing import Any
 
 import fastavro
@@ -213,3 +214,9 @@ def test_an_avro_schema_that_is_none_is_refused() -> None:
     union = {**AVRO, "fields": [{"name": "u", "type": ["int", "string"]}]}
     with pytest.raises(InvalidConfig, match="union"):
         avro_to_ddl(avro_schema(json.dumps(union)))
+
+
+def test_avro_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(InvalidConfig, match=r"install headrace\[avro\]"):
+        avro_schema(json.dumps(AVRO))
