@@ -19,14 +19,14 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from bench.spark import decoder, reads, topics
+from bench.spark import decoder, reads, topics, writes
 from bench.spark.reads import Side
 from bench.spark.rows import OFFICIAL, OFFICIAL_KAFKA, OURS, ROWS, Values, judge
 from tests.support import tools
 from tests.support.brokers import ApacheKafka, HeadraceProcess
 from tests.support.tools import ToolOutOfReach
 
-PARTS = ("decoder", "batch", "stream", "json", "small", "memory")
+PARTS = ("decoder", "batch", "stream", "json", "tables", "write", "small", "memory")
 _OFFICIAL_FORMAT = "kafka"
 
 
@@ -59,7 +59,7 @@ def _measure_reads(
     spark = stack.enter_context(_session(scratch, jars))
     ours = sides[0]
     for servers in dict.fromkeys(side.servers for side in sides):
-        if parts & {"batch", "stream", "memory"}:
+        if parts & {"batch", "stream", "tables", "memory"}:
             topics.fill(servers, "plain", rows, 2, topics.plain)
         if "json" in parts:
             topics.fill(servers, "clicks", rows, 2, topics.click)
@@ -69,6 +69,10 @@ def _measure_reads(
         reads.measure_stream(spark, sides, "plain", rows, rounds, values)
     if "json" in parts:
         reads.measure_json(spark, sides, "clicks", rows, rounds, values)
+    if "tables" in parts:
+        writes.measure_tables(spark, sides, "plain", rows, rounds, values)
+    if "write" in parts:
+        writes.measure_write(spark, sides, rows, rounds, values)
     if "small" in parts:
         topics.fill(ours.servers, "small", 180_000, 2, topics.plain)
         topics.fill(ours.servers, "small-clicks", 30_000, 2, topics.click)
@@ -79,9 +83,8 @@ def _measure_reads(
 
 
 def _jars() -> list[str]:
-    find = getattr(tools, "spark_connector_jars", None)
     try:
-        return [] if find is None else [str(each) for each in find()]
+        return [str(each) for each in tools.spark_connector_jars()]
     except ToolOutOfReach as error:
         print(f"without the official connector: {error}", file=sys.stderr)
         return []

@@ -81,7 +81,7 @@ def kafka_libs() -> Path:
     return _remembered("kafka", _install_kafka_libs)
 
 
-def spark_connector() -> list[Path]:
+def spark_connector_jars() -> list[Path]:
     """The jars of Spark's own Kafka connector that PySpark does not bring along."""
     libs = _remembered("spark-connector", _install_spark_connector)
     return sorted(each for each in libs.glob("*.jar") if each.name.startswith(_CONNECTOR_JARS))
@@ -239,7 +239,7 @@ def main() -> None:
     found: tuple[Callable[[], object], ...] = (
         java,
         kafka_libs,
-        spark_connector,
+        spark_connector_jars,
         kcat,
         chromium,
         curl,
