@@ -31,8 +31,8 @@ ConfigValue = str | bool | int | float
 class Broker:
     """One broker with its own port and temporary directory; a context manager, sync or async.
 
-    Fast by default: nothing waits for the disk. `durable=True` is the production setting, where
-    acks=all means on disk. `settings` are broker configs by Kafka's names. With `data_dir` the
+    Fast by default: nothing waits for the disk, and the first member of a group does not wait for
+    others. `durable=True` is the production setting, where acks=all means on disk. `settings` are broker configs by Kafka's names. With `data_dir` the
     data is kept there and outlives the broker. With `http` it also serves HTTP at `http_url`,
     with `text` the text door at `text_address`.
     """
@@ -196,6 +196,7 @@ class Broker:
                 "http.listener": f"{HOST}:{http_port}" if self._http else "off",
                 "text.listener": f"{HOST}:{text_port}" if self._text else "off",
                 "log.flush.policy": "fsync" if self._durable else "os",
+                "group.initial.rebalance.delay.ms": "0",
                 **self._settings,
                 "log.dirs": self.data_dir,
                 "listeners": f"PLAINTEXT://{HOST}:{port}",
