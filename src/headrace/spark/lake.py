@@ -34,7 +34,6 @@ from headrace.spark.table_files import Attempt, Stage, StagedFile, staged_by
 logger = logging.getLogger(__name__)
 
 TABLE_NAMES: Final = ("path", "partitionBy", "otherQueries")
-ARCHIVE_BY: Final = "topic,date"
 _QUERY_KEY: Final = "headrace.query"
 _BATCH_KEY: Final = "headrace.batch"
 _RECENT_COMMITS: Final = 50
