@@ -179,7 +179,8 @@ class _DecoderWriter:
         present = self.fresh("present")
         self.run.append(("b", present, None))
         self.flush()
-        self.line(f"if {present} < 0:")
+        # A tagged one is marked by a varint that is 0 for null, others by a byte that is -1.
+        self.line(f"if {present} < {0 if field.tag is None else 1}:")
         self.line(f"    {target} = None")
         self.line("else:")
         self.depth += 1

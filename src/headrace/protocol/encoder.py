@@ -168,8 +168,10 @@ class _EncoderWriter:
             self.line(f"if {inner} is None: {self.fail(name)}")
             self.struct(field.item, inner)
             return
+        # A tagged one is marked by a varint that is 0 for null, others by a byte that is -1.
+        null = r"b'\0'" if field.tag is not None else r"b'\xff'"
         self.line(f"if {inner} is None:")
-        self.line(f"    {self.out}(b'\\xff')")
+        self.line(f"    {self.out}({null})")
         self.line("else:")
         self.depth += 1
         self.run.append(("b", "1"))

@@ -197,6 +197,7 @@ def test_kafkas_dump_tool_reads_what_groups_wrote_before_and_after_a_kill(
     for style in STYLES:
         assert f'"group":"dump-{style}","topic":"{topic}","partition":0' in text
         assert f"said by {style}" in text
+    assert '"classicMemberMetadata":null' in text
     kinds = re.findall(r'key: \{"type":"(\d+)".*? payload: \{"version":"(\d+)"', text)
     assert set(kinds) == _RECORD_KINDS
 

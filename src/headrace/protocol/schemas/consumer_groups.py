@@ -69,8 +69,8 @@ class ClassicProtocol(Struct):
 class ClassicMemberMetadata(Struct):
     """What a member of the classic protocol keeps while the group is on the new one."""
 
-    session_timeout_ms: int = int32()
-    supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
+    session_timeout_ms: int = int32(default=0)
+    supported_protocols: list[ClassicProtocol] = array(ClassicProtocol, default=())
 
 
 @message(record_type=5, versions=(0, 0), flexible_from=0)
@@ -86,7 +86,11 @@ class ConsumerGroupMemberMetadataValue(Message):
     rebalance_timeout_ms: int = int32(default=-1)
     server_assignor: str | None = string(nullable=True, default=None)
     classic_member_metadata: ClassicMemberMetadata | None = struct(
-        ClassicMemberMetadata, tag=0, nullable=True, default=None
+        # Missing means an empty struct here, so that null always travels.
+        ClassicMemberMetadata,
+        tag=0,
+        nullable=True,
+        default=ClassicMemberMetadata,
     )
 
 
