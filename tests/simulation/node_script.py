@@ -1,8 +1,9 @@
 """A life of a whole broker, watched at every step on its disk.
 
 Topics are created, written, configured, emptied, deleted and created again through a real
-client, and offsets are committed for a group; the broker is stopped, killed and loses power in between. After every operation on the
-disk a `NodeCrashPoint` keeps a copy of the disk and of what clients had been promised by then.
+client, and offsets are committed for a group; the broker is stopped, killed and loses power in
+between. After every operation on the disk a `NodeCrashPoint` keeps a copy of the disk and of what
+clients had been promised by then.
 """
 
 import asyncio

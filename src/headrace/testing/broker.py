@@ -32,9 +32,10 @@ class Broker:
     """One broker with its own port and temporary directory; a context manager, sync or async.
 
     Fast by default: nothing waits for the disk, and the first member of a group does not wait for
-    others. `durable=True` is the production setting, where acks=all means on disk. `settings` are broker configs by Kafka's names. With `data_dir` the
-    data is kept there and outlives the broker. With `http` it also serves HTTP at `http_url`,
-    with `text` the text door at `text_address`.
+    others. `durable=True` is the production setting, where acks=all means on disk. `settings` are
+    broker configs by Kafka's names. With `data_dir` the data is kept there and outlives the
+    broker. With `http` it also serves HTTP at `http_url`, with `text` the text door at
+    `text_address`.
     """
 
     def __init__(
