@@ -27,6 +27,9 @@ CALLED_BY_OTHERS = [
     "on_headers_complete",
     "send_400_response",
     "timeout_keep_alive_handler",
+    # PySpark's data sources
+    "streamReader",
+    "streamWriter",
 ]
 # Messages are loaded by name, and the codec is complete before its handlers are. Routes of the
 # HTTP door are called by the table that their decorators fill.

@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 
-from tests.integration.conftest import _make
+from tests.integration.conftest import make_one
 from tests.integration.test_kcat import kcat
 from tests.support import tools
 from tests.support.brokers import BrokerProcess
@@ -55,7 +55,7 @@ def written(
     """Everything is written to one broker, which is killed, recovers and stops; then dumped."""
     required(tools.kcat)
     against: str = request.config.getoption("--against")
-    broker = _make(against, tmp_path_factory.mktemp("dump") / "data", _SETTINGS)
+    broker = make_one(against, tmp_path_factory.mktemp("dump") / "data", _SETTINGS)
     broker.start()
     try:
         topics = Topics(broker.bootstrap_servers)
