@@ -154,8 +154,7 @@ def _headers(chunk: FetchedChunk) -> tuple[npt.NDArray[Any], Ints]:
     if (header["magic"] != MAGIC).any():
         old = int(header["magic"][header["magic"] != MAGIC][0])
         raise CorruptBatch(f"{chunk.partition}: batches of format {old} are not supported")
-    ends = positions[1:]
-    ends.append(end)
+    ends = [*positions[1:], end] if positions else []
     for start, stop, crc in zip(positions, ends, header["crc"].tolist(), strict=True):
         if crc32c(data[start + ATTRIBUTES_AT : stop]) != crc:
             where = f"{chunk.partition} at offset {int.from_bytes(data[start : start + 8], 'big')}"
