@@ -65,6 +65,16 @@ def session(
     return builder.getOrCreate()
 
 
+def activate(spark: SparkSession) -> None:
+    """Let this thread write: Spark looks for Python formats in the session of the thread alone.
+
+    Only for threads of one's own; the one that started the session and `foreachBatch` have it.
+    """
+    jvm = spark._jvm
+    assert jvm is not None
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+
+
 def prepare() -> None:
     """Set JAVA_HOME where it is needed, and the Python that executors run, to this one."""
     home = find_java()

@@ -126,32 +126,25 @@ class Stage:
 
 
 class _OpenFile:
-    """One file while it grows, with the least and greatest of its whole numbers."""
+    """One file while it grows."""
 
     def __init__(
         self, path: Path, schema: pa.Schema, values: tuple[tuple[str, str | None], ...]
     ) -> None:
         self._path, self._values = path, values
         self._writer = pq.ParquetWriter(path, schema)
-        self._numbers = [each.name for each in schema if pa.types.is_integer(each.type)]
-        self._least: dict[str, int] = {}
-        self._most: dict[str, int] = {}
         self._rows = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
         self._writer.write_batch(rows.cast(self._writer.schema))
         self._rows += rows.num_rows
-        for name in self._numbers:
-            ends = pc.min_max(rows.column(name)).as_py()
-            if ends["min"] is not None:
-                self._least[name] = min(self._least.get(name, ends["min"]), ends["min"])
-                self._most[name] = max(self._most.get(name, ends["max"]), ends["max"])
 
     def close(self, root: Path) -> StagedFile:
         self._writer.close()
         _sync(self._path)
         _sync(self._path.parent)
-        stats = {"numRecords": self._rows, "minValues": self._least, "maxValues": self._most}
+        # Ends of some columns but not of all make readers of delta-rs drop rows that match.
+        stats = {"numRecords": self._rows}
         return StagedFile(
             path=self._path.relative_to(root).as_posix(),
             size=self._path.stat().st_size,

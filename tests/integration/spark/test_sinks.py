@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from headrace.cli.main import main
 from headrace.client import EARLIEST, Client, ReceivedRecord, TopicPartition
 from headrace.protocol.murmur2 import partition_for_key
+from headrace.spark.session import activate
 from headrace.spark.sink import each_batch
 from headrace.testing import Broker
 from tests.integration.spark.conftest import Options, TopicMaker
@@ -31,6 +33,8 @@ def records(client: Client, topic: str) -> list[ReceivedRecord]:
     ends = client.admin.list_offsets({each: _latest() for each in partitions})
     left = sum(each.offset for each in ends.values())
     found: list[ReceivedRecord] = []
+    if not left:
+        return found
     with client.reader(dict.fromkeys(partitions, EARLIEST)) as reader:
         for record in reader:
             found.append(record)
@@ -105,6 +109,20 @@ def test_the_topic_column_routes_rows(
     rows.write.format("headrace").options(**to()).mode("append").save()
     assert {int(each.value or b"") for each in records(client, even)} == set(range(0, 100, 2))
     assert {int(each.value or b"") for each in records(client, odd)} == set(range(1, 100, 2))
+
+
+def test_a_thread_writes_once_it_has_the_session(
+    spark: SparkSession, client: Client, topic: str, to: Options
+) -> None:
+    rows = spark.range(5).selectExpr("CAST(id AS STRING) AS value")
+
+    def write() -> None:
+        activate(spark)
+        rows.write.format("headrace").options(**to(topic=topic)).mode("append").save()
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(write).result()
+    assert len(records(client, topic)) == 5
 
 
 def test_a_row_without_a_topic_fails_the_write(spark: SparkSession, to: Options) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql.types import BinaryType, DoubleType, StringType, StructType, TimestampType
@@ -98,6 +99,16 @@ def test_two_drivers_with_the_same_batch_cannot_both_commit_it(table: Path) -> N
     with pytest.raises(Exception, match="Concurrent transaction"):
         asleep._commit(looked, late.files, stream.query, 1)
     assert offsets_of(table) == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("topic", "clicks"), ("partition", 0), ("offset", 3), ("key", b"k3")]
+)
+def test_rows_are_found_by_every_column(table: Path, column: str, value: object) -> None:
+    """Readers leave files out by what the table's log says of them, so it must not mislead."""
+    StreamOfBatches(table).run(0, [rows(range(5))])
+    found = DeltaTable(table).to_pyarrow_dataset().to_table(filter=pc.field(column) == value)
+    assert 3 in found.column("offset").to_pylist()
 
 
 def test_an_archive_lies_by_topic_and_day(table: Path) -> None:
