@@ -6,7 +6,7 @@ leave gaps, and that is no loss. What lies below the start of the log is gone, a
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.client import (
     EARLIEST,
@@ -26,6 +26,9 @@ from headrace.spark.places import report_loss
 logger = logging.getLogger(__name__)
 # After this long without records, look whether there are any to come.
 _QUIET_MS = 1_000
+# A short range in a long log: fetch about what it holds, and not what lies behind it.
+_BYTES_PER_ROW = 256
+_FETCH_BYTES_MIN = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,12 @@ class _Fetch:
                 self._look_closer()
 
     def _read(self, positions: dict[TopicPartition, int]) -> Reader:
-        return self._client.reader(positions, self._options.reader)
+        most = max((each.size for each in self._left.values()), default=0)
+        wanted = max(most * _BYTES_PER_ROW, _FETCH_BYTES_MIN)
+        settings = self._options.reader
+        if wanted < settings.partition_bytes_max:
+            settings = replace(settings, partition_bytes_max=wanted)
+        return self._client.reader(positions, settings)
 
     def _taken(self, chunks: list[FetchedChunk]) -> Fetched:
         wanted = [chunk for chunk in chunks if chunk.partition in self._left]
