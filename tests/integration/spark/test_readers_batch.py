@@ -283,8 +283,11 @@ def test_gaps_that_compaction_leaves_are_no_loss(to: Options) -> None:
             }
             return [row["offset"] for row in read_all({**options, **bounds})]
 
-        assert between(0, 60) == offsets
-        assert between(0, 59) == offsets[:-1]
+        # Cleaning may go on meanwhile, so that there are fewer and fewer.
+        whole = between(0, 60)
+        assert whole[-1] == 59
+        assert set(whole) <= set(offsets)
+        assert set(between(0, 59)) <= set(whole) - {59}
         assert between(missing, missing + 1) == [], "nothing but a gap"
 
 
