@@ -56,7 +56,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """A broker in this process, shared; tests keep to their own topics."""
-    with Broker() as started:
+    # Records of tests bear times long past, and the tests take longer than retention waits.
+    with Broker(settings={"log.retention.ms": -1}) as started:
         yield started
 
 
