@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.client import EARLIEST, Client, TopicPartition
+from headrace.spark.options import SOURCE_NAMES
 from headrace.testing import Broker
 from tests.support.spark_readers import send
 
@@ -58,3 +59,8 @@ def test_the_guide_for_spark_does_what_it_says(
                 assert next(letters).value == b"not json"
         finally:
             spark.catalog.dropTempView("copied")
+
+
+@pytest.mark.parametrize("name", SOURCE_NAMES)
+def test_every_option_of_a_read_is_explained(name: str) -> None:
+    assert re.search(rf"[`\"]{re.escape(name)}[`\"=]", PAGE.read_text())
