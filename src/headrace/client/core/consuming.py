@@ -179,8 +179,18 @@ class Consuming:
         """
         left = dict(offsets)
         group = self._settings.group_id
+        held = self._cursors_of(left)
+        tries = 0
 
         def attempt() -> Flow[None]:
+            nonlocal tries
+            tries += 1
+            if tries > 1 and self._cursors_of(left) != {each: held[each] for each in left}:
+                # The broker's refusal was the fence that keeps us from overwriting what the new
+                # owner has committed; under our new epoch it would let us through.
+                raise CommitFailed(
+                    ErrorCode.STALE_MEMBER_EPOCH, "partitions have changed hands meanwhile"
+                )
             trying = dict(left)
             member = identity()
             failures = yield from commit_offsets(self._session, group, trying, member)
@@ -197,6 +207,13 @@ class Consuming:
 
         if left:
             yield from retrying(self._session, attempt, timeout_ms=timeout_ms)
+
+    def _cursors_of(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Cursor | None]:
+        """A partition that went and came back has another cursor than before."""
+        cursors = {cursor.partition: cursor for cursor in self.fetching.cursors}
+        return {partition: cursors.get(partition) for partition in partitions}
 
 
 class _StaleEpoch(ApiError):

@@ -293,6 +293,25 @@ def test_a_commit_is_repeated_where_that_can_help(code: ErrorCode) -> None:
     assert broker.committed == {0: 8}
 
 
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_commit_of_what_went_to_another_meanwhile_is_not_repeated(comes_back: bool) -> None:
+    """Under the new epoch the broker would let it overwrite what the new owner committed."""
+    broker = Coordinating()
+    broker.commit_codes = [ErrorCode.STALE_MEMBER_EPOCH]
+    scene = Scene(broker)
+
+    def whoami() -> GroupIdentity:
+        scene.consuming.remove([tp(0)])
+        if comes_back:
+            scene.consuming.add([tp(0)])
+        return ME
+
+    flow = scene.consuming.commit({tp(0): CommittedOffset(8)}, whoami, scene._refused)
+    with pytest.raises(CommitFailed, match="changed hands"):
+        broker.run(flow, scene.clock)
+    assert broker.committed == {}
+
+
 @pytest.mark.parametrize(
     "code",
     [
