@@ -10,6 +10,7 @@ import asyncio
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headrace.controller.names import COORDINATOR_TOPICS
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import Offset
 from headrace.protocol.api_keys import FLEXIBLE_FROM, ApiKey
@@ -270,6 +271,8 @@ def _only_target(services: "Services", version: int, request: ProduceRequest) ->
     if version >= _TOPIC_IDS_SINCE:
         known = services.controller.image.topics_by_id.get(topic.topic_id)
         name = "" if known is None else known.name
+    if name in COORDINATOR_TOPICS:
+        return None  # few may write there
     return services.replicas.find(name, topic.partition_data[0].index)
 
 

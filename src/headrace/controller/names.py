@@ -3,10 +3,11 @@
 import re
 
 OFFSETS_TOPIC = "__consumer_offsets"
+COORDINATOR_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+"""Written by coordinators alone: what they hold in memory must be what their topics say."""
+
 # The last one is our own: idempotency keys of the plain doors.
-INTERNAL_TOPICS = frozenset(
-    {OFFSETS_TOPIC, "__transaction_state", "__share_group_state", "__headrace_idempotency"}
-)
+INTERNAL_TOPICS = COORDINATOR_TOPICS | {"__headrace_idempotency"}
 """Topics the cluster keeps for itself; shown to clients with the internal flag."""
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"

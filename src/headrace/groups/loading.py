@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Iterator
 
-from headrace.core.errors import HeadraceError
 from headrace.core.ids import Offset
 from headrace.groups.records import decode
 from headrace.groups.shard import Shard
@@ -59,10 +58,9 @@ def _apply(shard: Shard, reader: OffsetReader, record: Record, partition: Partit
         decoded = decode(record.key, record.value)
         if decoded is not None:
             shard.apply(decoded)
-    except (HeadraceError, UnicodeDecodeError) as error:
-        # One record that nobody can read must not take all groups of the shard with it.
+    except Exception as error:  # whatever it is: one record must not take the whole shard with it
         logger.error(
-            "skipped a group record: partition=%s offset=%d error=%s",
+            "skipped a group record: partition=%s offset=%d error=%r",
             partition.id,
             record.offset,
             error,

@@ -10,6 +10,7 @@ import pytest
 from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.errors import ErrorCode, StorageError
 from headrace.groups.service import Groups
+from headrace.groups.shard import Shard
 from headrace.log.partition_log import AppendInfo, PartitionLog
 from headrace.node.node import Node
 from headrace.node.real_seams import ThreadExecutor
@@ -234,3 +235,25 @@ def join_request(**changes: Any) -> JoinGroupRequest:
         "protocols": [JoinGroupRequestProtocol(name="range", metadata=b"")],
     }
     return JoinGroupRequest(**(usual | changes))
+
+
+async def test_a_record_that_cannot_be_brought_in_takes_no_other_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_node(tmp_path, offsets_topic_num_partitions="1") as node:
+        async with Caller(node) as caller:
+            await caller.prepare()
+            for group, offset in (("bad", 1), ("good", 2)):
+                assert await caller.commit(offset, group) == ErrorCode.NONE
+    sound = Shard.put_offset
+
+    def put_offset(self: Shard, group_id: str, *stored: Any) -> None:
+        if group_id == "bad":
+            raise ZeroDivisionError("a fault nobody thought of")
+        sound(self, group_id, *stored)
+
+    monkeypatch.setattr(Shard, "put_offset", put_offset)
+    async with running_node(tmp_path) as node:
+        async with Caller(node) as caller:
+            assert await caller.committed("good") == 2
+    assert "a fault nobody thought of" in caplog.text

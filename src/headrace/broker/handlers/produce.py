@@ -9,6 +9,7 @@ from typing import cast
 
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
+from headrace.controller.names import COORDINATOR_TOPICS
 from headrace.core.errors import ErrorCode, HeadraceError, InvalidRecord
 from headrace.core.files import Buffer
 from headrace.core.ids import Offset
@@ -42,6 +43,8 @@ _WITHOUT_LOG_START = frozenset(
     }
 )
 TOPIC_IDS_SINCE = 13
+# Kafka lets tools of this client id, and nobody else, write to the topics of coordinators.
+ADMIN_CLIENT_ID = "__admin_client"
 
 
 @handles(ProduceRequest)
@@ -105,6 +108,8 @@ def _resolve(
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED, name
     if request.acks not in (0, 1, ACKS_ALL):
         return ErrorCode.INVALID_REQUIRED_ACKS, name
+    if name in COORDINATOR_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, name
     return ErrorCode.NONE, name
 
 
