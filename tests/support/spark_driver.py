@@ -30,9 +30,9 @@ def main() -> None:
     spark_faults.register(spark)
     jvm = spark._jvm
     assert jvm is not None
-    spark_faults.arm(
-        Path(given["marker"]), [jvm.java.lang.ProcessHandle.current().pid(), os.getpid()]
-    )
+    # This process first: the JVM takes the one that kills with it.
+    pids = [os.getpid(), jvm.java.lang.ProcessHandle.current().pid()]
+    spark_faults.arm(Path(given["marker"]), pids)
     rows = spark.readStream.format("headrace").options(**given["source"]).load()
     query = (
         rows.selectExpr(*given["columns"])
