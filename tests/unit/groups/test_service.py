@@ -240,11 +240,11 @@ def join_request(**changes: Any) -> JoinGroupRequest:
 async def test_a_record_that_cannot_be_brought_in_takes_no_other_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running_node(tmp_path, offsets_topic_num_partitions="1") as node:
-        async with Caller(node) as caller:
-            await caller.prepare()
-            for group, offset in (("bad", 1), ("good", 2)):
-                assert await caller.commit(offset, group) == ErrorCode.NONE
+    one_shard = running_node(tmp_path, offsets_topic_num_partitions="1")
+    async with one_shard as node, Caller(node) as caller:
+        await caller.prepare()
+        for group, offset in (("bad", 1), ("good", 2)):
+            assert await caller.commit(offset, group) == ErrorCode.NONE
     sound = Shard.put_offset
 
     def put_offset(self: Shard, group_id: str, *stored: Any) -> None:
@@ -253,7 +253,6 @@ async def test_a_record_that_cannot_be_brought_in_takes_no_other_with_it(
         sound(self, group_id, *stored)
 
     monkeypatch.setattr(Shard, "put_offset", put_offset)
-    async with running_node(tmp_path) as node:
-        async with Caller(node) as caller:
-            assert await caller.committed("good") == 2
+    async with running_node(tmp_path) as node, Caller(node) as caller:
+        assert await caller.committed("good") == 2
     assert "a fault nobody thought of" in caplog.text
