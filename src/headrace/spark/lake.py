@@ -136,13 +136,12 @@ def _check_columns(options: TableOptions) -> None:
 
 def _check_table(options: TableOptions) -> None:
     """Refuse rows that an existing table has no place for, before anything is written."""
+    given = {each.name: _kind(each) for each in _delta_schema(options.schema).fields}
     table = open_table(options.path)
-    if table is None or options.overwrite:
-        _delta_schema(options.schema)
+    if table is None:
         return
     there = {each.name: _kind(each) for each in table.schema().fields}
-    given = {each.name: _kind(each) for each in _delta_schema(options.schema).fields}
-    for name in {**there, **given}:
+    for name in {} if options.overwrite else {**there, **given}:
         if there.get(name) != given.get(name):
             raise InvalidConfig(
                 f"column {name!r} is {given.get(name, 'missing')} here and "

@@ -12,7 +12,12 @@ from deltalake import DeltaTable
 from pyspark.sql.types import BinaryType, DoubleType, StringType, StructType, TimestampType
 
 from headrace.core.errors import InvalidConfig
-from headrace.spark.lake import BatchTableWriter, WrittenByOtherQuery, table_options
+from headrace.spark.lake import (
+    BatchTableWriter,
+    StreamTableWriter,
+    WrittenByOtherQuery,
+    table_options,
+)
 from tests.support.spark_tables import (
     ARCHIVE,
     OTHER_QUERY,
@@ -161,6 +166,25 @@ def test_batch_writes_append_or_replace(table: Path) -> None:
         writer.commit([writer.write(iter([rows(offsets)]))])
         expected = list(range(8)) if offsets == range(5, 8) else list(offsets)
         assert offsets_of(table) == expected
+
+
+def test_replacing_a_table_may_change_its_columns_but_not_its_partitions(table: Path) -> None:
+    StreamOfBatches(table).run(0, [rows(range(5))])
+    schema = StructType().add("value", StringType())
+    chosen = table_options({"path": str(table)}, schema, overwrite=True)
+    writer = BatchTableWriter(chosen)
+    writer.commit([writer.write(iter([pa.RecordBatch.from_pydict({"value": ["new"]})]))])
+    assert DeltaTable(table).to_pyarrow_table().to_pylist() == [{"value": "new"}]
+    with pytest.raises(InvalidConfig, match="is partitioned by nothing"):
+        table_options({"path": str(table), "partitionBy": "topic"}, ARCHIVE, overwrite=True)
+
+
+def test_in_complete_mode_each_batch_replaces_the_table_once(table: Path) -> None:
+    for batch, offsets in ((0, range(3)), (1, range(5)), (1, range(9))):
+        chosen = table_options({"path": str(table)}, ARCHIVE, overwrite=True)
+        stream, writer = StreamOfBatches(table), StreamTableWriter(chosen)
+        writer.commit([stream.task(writer, batch, [rows(offsets)])], batch)
+    assert offsets_of(table) == list(range(5))
 
 
 def test_an_empty_batch_makes_no_version(table: Path) -> None:
