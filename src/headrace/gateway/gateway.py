@@ -1,6 +1,6 @@
 """The gateway: everything a plain door may ask for, by topic or group."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
 
@@ -121,14 +121,15 @@ class Gateway:
         *,
         pattern: str | None = None,
         settings: MemberSettings | None = None,
+        on_gone: Callable[[list[TopicPartition]], None] | None = None,
     ) -> Member:
         """Become a member that reads these topics, or all whose names match `pattern`.
 
         With neither, the member waits for its `subscribe` or `assign`. Partitions come later:
-        see `Member.assignment`.
+        see `Member.assignment`; `on_gone` is called when some go, even if they soon come back.
         """
         wanted = settings or MemberSettings()
-        member = Member(self.client.consumer(wanted.consumer(group)))
+        member = Member(self.client.consumer(wanted.consumer(group)), on_gone=on_gone)
         if topics or pattern is not None:
             await member.subscribe(topics, pattern=pattern)
         return member

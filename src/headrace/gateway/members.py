@@ -5,7 +5,7 @@ between: heartbeats, and rebalances, which must not wait until somebody polls.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -58,18 +58,30 @@ class MemberSettings:
 class _Watch:
     """Whether partitions came or went since somebody looked."""
 
+    on_gone: Callable[[list[TopicPartition]], None] | None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def __call__(self, _: list[TopicPartition]) -> None:
+    def came(self, _: list[TopicPartition]) -> None:
         self.changed.set()
+
+    def went(self, partitions: list[TopicPartition]) -> None:
+        self.changed.set()
+        if self.on_gone is not None:
+            self.on_gone(partitions)
 
 
 class Member:
     """One member of a group; made by `Gateway.join`, ended by `leave`."""
 
-    def __init__(self, consumer: AsyncConsumer) -> None:
+    def __init__(
+        self,
+        consumer: AsyncConsumer,
+        *,
+        on_gone: Callable[[list[TopicPartition]], None] | None = None,
+    ) -> None:
+        """`on_gone` hears of partitions at the moment they stop being ours."""
         self._consumer = consumer
-        self._watch = _Watch()
+        self._watch = _Watch(on_gone)
         self._tending: asyncio.Task[None] | None = None
         self._failure: HeadraceError | None = None
         self._turn = asyncio.Lock()
@@ -101,7 +113,11 @@ class Member:
         async with self._turn:
             await self._rest()
             await self._consumer.subscribe(
-                topics, pattern=pattern, on_assigned=watch, on_revoked=watch, on_lost=watch
+                topics,
+                pattern=pattern,
+                on_assigned=watch.came,
+                on_revoked=watch.went,
+                on_lost=watch.went,
             )
             self._tend()
 

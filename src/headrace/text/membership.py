@@ -52,7 +52,7 @@ class Membership:
             raise BadLine(f"this connection is in group {self.group!r}; LEAVE first")
         for topic in topics:
             await self._gateway.partitions(topic, create=True)
-        self._member = await self._gateway.join(group, topics)
+        self._member = await self._gateway.join(group, topics, on_gone=self._forget)
         self.group = group
         try:
             await self._first_partitions(self._member)
@@ -86,12 +86,14 @@ class Membership:
         member = self._joined()
         await self._commit_given(member)
         found = await self._poll(member, wait_ms, limit)
+        # Before anything is awaited: from here on a partition may go, and takes its entry along.
+        for where, records in found.items():
+            self._given[where] = records[-1].offset + 1
         if member.assignment != self._told:
             self._told = member.assignment
             await out.send(b"ASSIGNED %b\n" % replies.partitions(self._told).encode())
         count = 0
         for where, records in found.items():
-            self._given[where] = records[-1].offset + 1
             count += len(records)
             await out.send(replies.messages(where, records, times=times))
         return replies.ok(count=count)
@@ -126,10 +128,13 @@ class Membership:
         if member is not None:
             await member.leave()
 
+    def _forget(self, partitions: list[TopicPartition]) -> None:
+        """What has gone to another member is no longer ours to move, nor when it comes back."""
+        for where in partitions:
+            self._given.pop(where, None)
+
     async def _commit_given(self, member: Member) -> None:
-        ours = set(member.assignment)
-        # What has gone to another member is no longer ours to move.
-        offsets = {where: offset for where, offset in self._given.items() if where in ours}
+        offsets = dict(self._given)
         self._given.clear()
         if offsets:
             try:
