@@ -157,7 +157,7 @@ def command_line() -> str:
 # Commands
 
 Tables are for people; `--output json` is for programs. Exit codes: 0 done, 1 refused or failed,
-2 wrong usage, 3 no broker reached, 130 interrupted.
+2 wrong usage, 3 no broker reached, 130 interrupted, 143 terminated (SIGTERM).
 
 {sections}"""
 

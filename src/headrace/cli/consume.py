@@ -10,9 +10,11 @@ import typer
 
 from headrace.cli.consume_group import member_settings, shared_records
 from headrace.cli.json_records import json_data, json_headers
+from headrace.cli.leaving import leaving_on_sigterm
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Topic, connect
 from headrace.cli.output import print_line, readable
 from headrace.cli.times import milliseconds
+from headrace.cli.watching import Watch
 
 if TYPE_CHECKING:
     from headrace.client import Client, OffsetSpec, ReceivedRecord
@@ -81,7 +83,7 @@ def consume(
         if partition:
             raise typer.BadParameter("a group chooses the partitions: give -p or --group")
         member = member_settings(group, group_protocol, start, isolation)
-        with connect(bootstrap) as client:
+        with leaving_on_sigterm(), connect(bootstrap) as client:
             for record in shared_records(client, topic, member, count, follow=follow):
                 _show(record, line_format)
         sys.stdout.flush()
@@ -134,11 +136,15 @@ def _records(
     """Records until every partition has reached its end (or for ever, when following)."""
     from headrace.client import ReceivedRecord
 
+    watch = Watch()
     while ends is None or any(reader.position(each) < ends[each] for each in starts):
-        for where, records in reader.poll(timeout_ms=POLL_MS).items():
+        found = reader.poll(timeout_ms=POLL_MS)
+        watch.broker(reader.trouble)
+        for where, records in found.items():
             for record in records:
                 if ends is None or record.offset < ends[where]:
                     yield ReceivedRecord(where.topic, where.partition, *record)
+        sys.stdout.flush()  # nobody at the end of a pipe should wait for the buffer to be full
 
 
 def iso_time(timestamp_ms: int) -> str | None:

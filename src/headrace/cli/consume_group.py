@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from headrace.cli.watching import Watch
+
 if TYPE_CHECKING:
     from headrace.client import Client, Consumer, ConsumerSettings, ReceivedRecord
     from headrace.client.core.settings import Isolation
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
 POLL_MS = 500
 _RECORDS_PER_POLL = 500
+# A broker that is away is told to people after this long, rather than after a whole call.
+_COMMIT_MS = 2_000
 
 
 def member_settings(
@@ -21,6 +25,8 @@ def member_settings(
     """Settings of the member; wrong ones are wrong usage."""
     from headrace.client import ConsumerSettings
 
+    if not group:
+        raise typer.BadParameter("the group needs a name", param_hint="--group")
     if protocol not in ("classic", "consumer"):
         raise typer.BadParameter(
             f"{protocol!r} is neither classic nor consumer", param_hint="--group-protocol"
@@ -57,30 +63,43 @@ def shared_records(
     listed = client.admin.list_offsets(dict.fromkeys(partitions, LATEST))
     ends = None if follow else {each: answer.offset for each, answer in listed.items()}
     assigned: list[TopicPartition] = []
-    left = count
+    left, watch = count, Watch()
+    is_due = False  # whether something was printed and is not committed
     with client.consumer(settings) as consumer:
         consumer.subscribe([topic], on_assigned=assigned.extend)
         while left is None or left > 0:
             wanted = _RECORDS_PER_POLL if left is None else min(left, _RECORDS_PER_POLL)
             found = consumer.poll(POLL_MS, wanted)
+            watch.broker(consumer.trouble)
+            watch.group(settings.group_id, has_partitions=bool(found or consumer.assignment))
             for where, records in found.items():
                 for record in records:
                     yield ReceivedRecord(where.topic, where.partition, *record)
             if found:
                 left = None if left is None else left - sum(map(len, found.values()))
-                _commit(consumer)
+                sys.stdout.flush()  # what is committed has been printed
+                is_due = True
+            if is_due:
+                is_due = not _commit(consumer, watch)
             elif ends is not None and assigned and _has_read(consumer, ends):
                 return
+        if is_due:
+            consumer.commit()  # the last chance: with all the patience a call has
 
 
-def _commit(consumer: "Consumer") -> None:
-    from headrace.client import CommitFailed
+def _commit(consumer: "Consumer", watch: Watch) -> bool:
+    """Commit what was printed; False if the broker is away and it must be tried again."""
+    from headrace.client import CallTimedOut, CommitFailed
 
     try:
-        consumer.commit()
+        consumer.commit(timeout_ms=_COMMIT_MS)
     except CommitFailed as error:
         # The group moved on meanwhile: whoever has the partitions now will see these again.
         print(f"headrace: not committed: {error}", file=sys.stderr)
+    except CallTimedOut as error:
+        watch.broker(error)
+        return False
+    return True
 
 
 def _has_read(consumer: "Consumer", ends: "dict[TopicPartition, int]") -> bool:

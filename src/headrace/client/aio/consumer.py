@@ -10,6 +10,7 @@ from headrace.client.core.consumer_settings import ConsumerSettings
 from headrace.client.core.group_models import CommittedOffset
 from headrace.client.core.membership import Change, Notice, make_subscription
 from headrace.client.core.models import OffsetSpec, ReceivedRecord
+from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.protocol.records.decode import Record
 
@@ -100,13 +101,15 @@ class AsyncConsumer:
             record = await self._poll(_ITERATION_MS, engine.fetching.take_one)
         return record
 
-    async def commit(self, offsets: Offsets | None = None) -> None:
+    async def commit(
+        self, offsets: Offsets | None = None, *, timeout_ms: float | None = None
+    ) -> None:
         """Commit the positions of all partitions, or these offsets, and wait until it is done.
 
         An offset is that of the next record to read. `CommitFailed` means that the group has
         moved on: the records may have been given to another member.
         """
-        await self._engine.commit(offsets)
+        await self._engine.commit(offsets, timeout_ms)
 
     async def committed(
         self, partitions: Collection[TopicPartition] | None = None
@@ -140,6 +143,11 @@ class AsyncConsumer:
     def assignment(self) -> list[TopicPartition]:
         """What is read now, as of the last poll."""
         return sorted(self._engine.fetching.partitions)
+
+    @property
+    def trouble(self) -> HeadraceError | None:
+        """Why a broker cannot be reached that has partitions to read; None when all is well."""
+        return self._engine.fetching.trouble
 
     @property
     def is_member(self) -> bool:

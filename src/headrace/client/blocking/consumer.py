@@ -16,6 +16,7 @@ from headrace.client.core.group_models import CommittedOffset
 from headrace.client.core.membership import Change, Notice, make_subscription
 from headrace.client.core.models import OffsetSpec, ReceivedRecord
 from headrace.client.core.settings import ClientSettings
+from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.protocol.records.decode import Record
 
@@ -118,7 +119,7 @@ class Consumer:
                 self._ahead += [ReceivedRecord(topic, number, *record) for record in records]
         return self._ahead.popleft()
 
-    def commit(self, offsets: Offsets | None = None) -> None:
+    def commit(self, offsets: Offsets | None = None, *, timeout_ms: float | None = None) -> None:
         """Commit the positions of all partitions, or these offsets, and wait until it is done.
 
         An offset is that of the next record to read. `CommitFailed` means that the group has
@@ -126,7 +127,7 @@ class Consumer:
         """
         if offsets is None and self._ahead:
             offsets = {**self._do(self._engine.consuming.positions), **self._unread()}
-        self._call(self._engine.commit(offsets))
+        self._call(self._engine.commit(offsets, timeout_ms))
 
     def committed(
         self, partitions: Collection[TopicPartition] | None = None
@@ -161,6 +162,11 @@ class Consumer:
     def assignment(self) -> list[TopicPartition]:
         """What is read now, as of the last poll."""
         return self._do(lambda: sorted(self._engine.fetching.partitions))
+
+    @property
+    def trouble(self) -> HeadraceError | None:
+        """Why a broker cannot be reached that has partitions to read; None when all is well."""
+        return self._do(lambda: self._engine.fetching.trouble)
 
     @property
     def is_member(self) -> bool:

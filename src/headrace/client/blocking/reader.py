@@ -10,6 +10,7 @@ from headrace.client.core.fetch_request import FetchCall
 from headrace.client.core.fetching import LOOKUP_MS_MIN, Fetching
 from headrace.client.core.models import FetchedChunk, OffsetSpec, ReceivedRecord
 from headrace.client.core.settings import ReaderSettings
+from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.protocol.records.decode import Record
 
@@ -107,6 +108,11 @@ class Reader:
     def high_watermark(self, partition: TopicPartition) -> int:
         """The end of what may be read, as of the last fetch; -1 before the first."""
         return self._fetching.cursor(partition).high_watermark
+
+    @property
+    def trouble(self) -> HeadraceError | None:
+        """Why a broker cannot be reached that has partitions to read; None when all is well."""
+        return self._fetching.trouble
 
     @property
     def assignment(self) -> list[TopicPartition]:

@@ -48,6 +48,7 @@ class Fetching:
         self._specs: dict[TopicPartition, OffsetSpec] = {}
         self._busy: set[NodeId] = set()
         self._fetch_sessions: dict[NodeId, FetchSession] = {}
+        self._lost: HeadraceError | None = None
 
     # -- what to read
 
@@ -102,6 +103,13 @@ class Fetching:
     @property
     def partitions(self) -> list[TopicPartition]:
         return list(self._cursors)
+
+    @property
+    def trouble(self) -> HeadraceError | None:
+        """Why a broker cannot be reached, while partitions wait for it; None when all is well."""
+        if not any(cursor.failures for cursor in self._cursors.values()):
+            self._lost = None
+        return self._lost
 
     # -- what must be known first
 
@@ -214,6 +222,7 @@ class Fetching:
         if isinstance(answer, HeadraceError):
             if session is not None:
                 session.reset()
+            self._lost = answer
             self._all_failed(call, answer, now_ms)
             return
         assert isinstance(answer, FetchResponse)
