@@ -25,7 +25,6 @@ class RecordsAnswer:
         self._left = max_bytes
         self._formats = media.FORMATS[call.media]
         self._separator = b"["
-        self._firsts: dict[TopicPartition, int] = {}
 
     async def run(self, wait_ms: float) -> None:
         found = await self._instance.poll(wait_ms, SLICE_RECORDS)
@@ -33,7 +32,6 @@ class RecordsAnswer:
         await self._call.send({"type": "http.response.start", "status": 200, "headers": headers})
         while found:
             for where, records in found.items():
-                self._firsts.setdefault(where, records[0].offset)
                 await self._write(where, records)
             if self._left <= 0:
                 break
@@ -49,8 +47,7 @@ class RecordsAnswer:
         if self._call.is_gone:
             raise ClientGone
         await self._send(b"", more=False)
-        if self._firsts:
-            self._instance.delivered()
+        self._instance.delivered()
 
     async def _write(self, where: TopicPartition, records: list[Record]) -> None:
         async with self._call.door.turns:
@@ -62,10 +59,3 @@ class RecordsAnswer:
 
     async def _send(self, body: bytes, *, more: bool = True) -> None:
         await self._call.send({"type": "http.response.body", "body": body, "more_body": more})
-
-    def take_back(self) -> None:
-        """Go back to where the answer began, in what is still assigned."""
-        ours = set(self._instance.member.assignment)
-        for where, first in self._firsts.items():
-            if where in ours:
-                self._instance.member.seek(where, first)

@@ -8,7 +8,6 @@ from headrace.client.core.models import EARLIEST, LATEST, OffsetSpec
 from headrace.core.ids import TopicPartition
 from headrace.gateway import MemberSettings
 from headrace.web import media
-from headrace.web.bodies import ClientGone
 from headrace.web.consumer_answers import RecordsAnswer
 from headrace.web.consumer_shapes import (
     CommitQuery,
@@ -29,7 +28,7 @@ from headrace.web.errors import (
     INVALID_CONSUMER_CONFIG,
     HttpError,
 )
-from headrace.web.instances import Instance, new_name
+from headrace.web.instances import Given, Instance, new_name
 from headrace.web.operations import Call, Operations
 from headrace.web.record_formats import RecordOut
 
@@ -51,6 +50,8 @@ _GIVES = media.RECORDS
 async def create_instance(call: Call) -> InstanceMade:
     wanted: NewInstance = call.body or NewInstance()
     group, name = call.path["group"], wanted.name or new_name()
+    if name in (".", ".."):
+        raise HttpError(422, f"an instance cannot be named {name!r}: no address would lead to it")
     instances = call.door.instances
     instances.check_room(group, name)
     settings = MemberSettings(
@@ -59,9 +60,10 @@ async def create_instance(call: Call) -> InstanceMade:
     records_media = _MEDIA[_choice("format", wanted.format, tuple(_MEDIA))]
     _number("fetch.min.bytes", wanted.fetch_min_bytes, 1)
     timeout_ms = _number("consumer.request.timeout.ms", wanted.consumer_request_timeout_ms, 1000)
-    member = await call.gateway.join(group, settings=settings)
+    given = Given()
+    member = await call.gateway.join(group, settings=settings, on_gone=given.forget)
     auto_commit = wanted.auto_commit_enable in (True, "true")
-    instance = Instance(group, name, records_media, member, auto_commit=auto_commit)
+    instance = Instance(group, name, records_media, member, given, auto_commit=auto_commit)
     instance.request_timeout_ms = min(timeout_ms, 600_000)
     instances.add(instance)
     host = (call.header(b"host") or b"").decode("latin-1")
@@ -201,14 +203,14 @@ async def read_records(call: Call) -> None:
         call.media = instance.media
     query: RecordsQuery = call.query
     wait_ms = instance.request_timeout_ms if query.timeout is None else query.timeout
-    async with instance.turn():
+    async with instance.answering(call):
         await instance.commit_delivered()
-        answer = RecordsAnswer(call, instance, query.max_bytes)
         try:
+            answer = RecordsAnswer(call, instance, query.max_bytes)
             await while_connected(call, answer.run(wait_ms))
-        except ClientGone:
-            # Nobody has seen these: the next request gets them again.
-            answer.take_back()
+        except BaseException:
+            # Nobody has seen these, or not all: the next request gets them again.
+            instance.take_back()
             raise
     _instance(call)  # the time it was used counts from now
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Final
 from uuid import uuid4
 
 from headrace.core.errors import HeadraceError
@@ -22,20 +23,40 @@ from headrace.web.errors import (
     TOO_MANY,
     HttpError,
 )
+from headrace.web.operations import Call
 from headrace.web.settings import WebSettings
 
 logger = logging.getLogger(__name__)
 
 Records = dict[TopicPartition, list[Record]]
 _CHECKS_PER_TIMEOUT = 10
+# How long the end of an instance waits for the request that it is serving.
+_LAST_ANSWER_SECONDS: Final = 1.0
+
+
+class Given(dict[TopicPartition, int]):
+    """Where the records begin that were taken for an answer and are not known to be received."""
+
+    def forget(self, partitions: Sequence[TopicPartition]) -> None:
+        """These are no longer ours; when they come back they begin where others have left off."""
+        for partition in partitions:
+            self.pop(partition, None)
 
 
 class Instance:
     """One consumer instance. Its requests are served one after the other."""
 
     def __init__(
-        self, group: str, name: str, media: str, member: Member, *, auto_commit: bool
+        self,
+        group: str,
+        name: str,
+        media: str,
+        member: Member,
+        given: Given,
+        *,
+        auto_commit: bool,
     ) -> None:
+        """`given` is told by the member of partitions that go."""
         self.group = group
         self.name = name
         self.media = media
@@ -49,7 +70,9 @@ class Instance:
         self.last_used = asyncio.get_running_loop().time()
         self._auto_commit = auto_commit
         self._delivered = False
+        self._given = given
         self._polling: asyncio.Future[Records] | None = None
+        self._answering: Call | None = None
         self._is_closed = False
 
     @property
@@ -102,21 +125,55 @@ class Instance:
             self._check_open()
             yield
 
+    @asynccontextmanager
+    async def answering(self, call: Call) -> AsyncIterator[None]:
+        """A turn whose answer may take as long as its client likes, unless the instance ends."""
+        async with self.turn():
+            self._answering = call
+            try:
+                yield
+            finally:
+                self._answering = None
+
     async def poll(self, timeout_ms: float, max_records: int) -> Records:
-        """The next records; cut short when the instance is closed meanwhile."""
-        self._polling = asyncio.ensure_future(self.member.poll(timeout_ms, max_records))
+        """The next records; cut short when the instance is closed meanwhile.
+
+        Nobody has them until `delivered`; `take_back` gives them to the next who asks.
+        """
+        polling = asyncio.ensure_future(self._take(timeout_ms, max_records))
+        self._polling = polling
         try:
-            return await self._polling
+            return await polling
         except asyncio.CancelledError:
-            self._polling.cancel()
+            polling.cancel()
+            # So that nothing is taken from here on; it may be done already, in the same turn of
+            # the loop in which the client went.
+            await asyncio.wait([polling])
             self._check_open()
             raise
         finally:
             self._polling = None
 
+    async def _take(self, timeout_ms: float, max_records: int) -> Records:
+        found = await self.member.poll(timeout_ms, max_records)
+        # Before anything is awaited: positions have moved, and partitions may go from here on.
+        for where, records in found.items():
+            self._given.setdefault(where, records[0].offset)
+        return found
+
     def delivered(self) -> None:
         """What was polled has been sent to the client."""
-        self._delivered = True
+        if self._given:
+            self._given.clear()
+            self._delivered = True
+
+    def take_back(self) -> None:
+        """Go back to where the answer began, in what has been ours all the time."""
+        ours = set(self.member.assignment)
+        for where, first in self._given.items():
+            if where in ours:
+                self.member.seek(where, first)
+        self._given.clear()
 
     async def commit_delivered(self) -> None:
         """With auto.commit.enable: commit what was handed out so far."""
@@ -129,11 +186,24 @@ class Instance:
         self._is_closed = True
         if self._polling is not None:
             self._polling.cancel()
-        async with self.lock:
+        await self._last_turn()
+        try:
+            await self.commit_delivered()
+        finally:
             try:
-                await self.commit_delivered()
-            finally:
                 await self.member.leave()
+            finally:
+                self.lock.release()
+
+    async def _last_turn(self) -> None:
+        """Take the lock; a client that does not read its answer is not waited for."""
+        try:
+            async with asyncio.timeout(_LAST_ANSWER_SECONDS):
+                await self.lock.acquire()
+        except TimeoutError:
+            if self._answering is not None:
+                self._answering.hang_up()
+            await self.lock.acquire()
 
     def _check_open(self) -> None:
         if self._is_closed:

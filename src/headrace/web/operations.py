@@ -92,6 +92,12 @@ class Call:
         connection = self.scope.get(CONNECTION)
         return connection is not None and connection.transport.is_closing()
 
+    def hang_up(self) -> None:
+        """Drop the connection, with what its client has not read yet."""
+        connection = self.scope.get(CONNECTION)
+        if connection is not None:
+            connection.transport.abort()
+
     def header(self, name: bytes) -> bytes | None:
         """A request header by its name in small letters."""
         for each, value in self.scope["headers"]:
