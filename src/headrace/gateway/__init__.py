@@ -18,6 +18,7 @@ from headrace.gateway.values import (
     OutRecord,
     Produced,
     ReadResult,
+    TooManyKeys,
     TooManyRecords,
 )
 
@@ -32,5 +33,6 @@ __all__ = [
     "OutRecord",
     "Produced",
     "ReadResult",
+    "TooManyKeys",
     "TooManyRecords",
 ]

@@ -8,8 +8,11 @@ that brokers already know, and brokers answer those with the offsets of the firs
 
     claim --committed--> read back up to it: the first claim of a key counts --> produce
 
-Two gateways may claim a key at once; both read the log, and the log has an order. Claims end
-after `key_lifetime_ms`, which the log's own times decide, so all readers agree on that too.
+Two gateways may claim a key at once; both read the log, and the log has an order. Each reads to
+the end before it claims, so a claim that comes second is at most moments younger than the first,
+and who starts to read a little more than a lifetime ago finds the claims that count. Claims end
+after `key_lifetime_ms`, which the log's own times decide, so all readers agree on that too. Until
+then none is forgotten: where there are too many, new keys are refused.
 """
 
 import asyncio
@@ -17,37 +20,63 @@ import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import blake2b
+from struct import Struct
+from struct import error as struct_error
 from typing import Final, NamedTuple
 
 from headrace.client.aio.client import AsyncClient
 from headrace.client.core.failures import error_for
 from headrace.client.core.identity import new_identity
-from headrace.client.core.models import EARLIEST, NewTopic
+from headrace.client.core.models import EARLIEST, NewTopic, at_time
 from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
 from headrace.core.ids import TopicPartition
 from headrace.gateway.batching import Packer
 from headrace.gateway.reading import Reading
 from headrace.gateway.sending import Send
 from headrace.gateway.topics import Topics
-from headrace.gateway.values import GatewayLimits, IdempotencyKeyReused, OutRecord
+from headrace.gateway.values import (
+    GatewayLimits,
+    IdempotencyKeyReused,
+    OutRecord,
+    TooManyKeys,
+)
 from headrace.protocol.records.decode import Record
 
 TOPIC: Final = "__headrace_idempotency"
 _READ_BYTES: Final = 1024 * 1024
-_CLAIMS_PER_READ: Final = 10_000
+_CLAIMS_PER_READ: Final = 500
 _FINGERPRINT_BYTES: Final = 16
+_NAME_BYTES: Final = 16
 _CLAIM_MS: Final = 15_000
 _LIFETIME_MS_MIN: Final = 60_000
+# Two claims of a key that nobody had claimed are closer than this, however clocks differ.
+_MARGIN_MS: Final = 300_000
+# A claim in memory: a sixth of what the object would take.
+_PACKED: Final = Struct(">q16siiqi")
 
 
 class Claim(NamedTuple):
-    """What a key stands for; `turn` is where partitions without keys began to take turns."""
+    """What a key stands for.
+
+    `turn` is where records without keys began to take turns, `places` how many partitions the
+    records go to, each of which has to remember the producer.
+    """
 
     producer_id: int
     fingerprint: str
     partitions: int
     turn: int
     timestamp_ms: int
+    places: int = 1
+
+    def pack(self) -> bytes:
+        producer_id, fingerprint, *others = self
+        return _PACKED.pack(producer_id, bytes.fromhex(fingerprint), *others)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> "Claim":
+        producer_id, fingerprint, *others = _PACKED.unpack(data)
+        return cls(producer_id, fingerprint.hex(), *others)
 
 
 class Claims:
@@ -60,14 +89,24 @@ class Claims:
         self._topics = topics
         self._reading = reading
         self._limits = limits
-        self._known: OrderedDict[bytes, Claim] = OrderedDict()
-        # Everything below this offset of the topic has been taken in.
-        self._next_offset = 0
+        # By digest of the name, packed, oldest first.
+        self._known: OrderedDict[bytes, bytes] = OrderedDict()
+        self._places = 0
+        # Places of claims that are on their way.
+        self._coming: dict[bytes, int] = {}
+        # Everything below this offset that may still count has been taken in; None: nothing yet.
+        self._next_offset: int | None = None
         self._one_reader = asyncio.Lock()
         self._is_there = False
 
     async def claim(
-        self, topic: str, key: str, records: Sequence[OutRecord], partitions: int, turn: int
+        self,
+        topic: str,
+        key: str,
+        records: Sequence[OutRecord],
+        partitions: int,
+        turn: int,
+        places: int,
     ) -> Claim:
         """The claim that counts for this key: an earlier one, or ours as given."""
         if not 0 < len(key) <= self._limits.key_chars:
@@ -79,26 +118,59 @@ class Claims:
         fingerprint = _fingerprint(records)
         claim = self._fresh(name)
         if claim is None:
-            identity = await self._client.run(new_identity(self._client.session))
-            now_ms = self._client.clock.now_ms()
-            ours = Claim(identity.producer_id, fingerprint, partitions, turn, now_ms)
-            offset = await self._append(name, ours)
-            await self._read_up_to(offset + 1)
-            claim = self._known.get(name, ours)
+            await self._create_topic()
+            await self._read_up_to(None)
+            claim = self._fresh(name)
+        if claim is None:
+            claim = await self._claim_anew(name, fingerprint, partitions, turn, places)
         if claim.fingerprint != fingerprint:
             raise IdempotencyKeyReused(key)
         return claim
 
+    async def _claim_anew(
+        self, name: bytes, fingerprint: str, partitions: int, turn: int, places: int
+    ) -> Claim:
+        self._drop_expired()
+        if self._places + sum(self._coming.values()) + places > self._limits.keys_max:
+            raise TooManyKeys(self._limits.keys_max)
+        # So that many at once cannot pass the limit together.
+        digest = _digest(name)
+        self._coming[digest] = places
+        try:
+            identity = await self._client.run(new_identity(self._client.session))
+            now_ms = self._client.clock.now_ms()
+            ours = Claim(identity.producer_id, fingerprint, partitions, turn, now_ms, places)
+            offset = await self._append(name, ours)
+            await self._read_up_to(offset + 1)
+        finally:
+            self._coming.pop(digest, None)
+        packed = self._known.get(digest)
+        return ours if packed is None else Claim.unpack(packed)
+
     def _fresh(self, name: bytes) -> Claim | None:
-        claim = self._known.get(name)
-        if claim is None:
+        packed = self._known.get(_digest(name))
+        if packed is None:
             return None
+        claim = Claim.unpack(packed)
         age_ms = self._client.clock.now_ms() - claim.timestamp_ms
         return claim if age_ms < self._limits.key_lifetime_ms else None
 
+    def _remembered_ms(self) -> int:
+        """How long claims are remembered: they lose their say a little earlier."""
+        lifetime_ms = self._limits.key_lifetime_ms
+        return lifetime_ms + min(lifetime_ms, _MARGIN_MS)
+
+    def _drop_expired(self) -> None:
+        oldest_ms = self._client.clock.now_ms() - self._remembered_ms()
+        while self._known:
+            claim = Claim.unpack(next(iter(self._known.values())))
+            if claim.timestamp_ms > oldest_ms:
+                return
+            self._known.popitem(last=False)
+            self._places -= claim.places
+
     async def _append(self, name: bytes, claim: Claim) -> int:
         """Write a claim, again and again if need be: of two copies the first counts."""
-        await self._create_topic()
         value = json.dumps(claim._asdict(), separators=(",", ":")).encode()
         record = OutRecord(value, name, 0, (), claim.timestamp_ms)
         packer = Packer([record], now_ms=claim.timestamp_ms, bytes_max=self._limits.batch_bytes)
@@ -136,45 +208,70 @@ class Claims:
                 raise
         self._is_there = True
 
-    async def _read_up_to(self, end: int) -> None:
+    async def _read_up_to(self, end: int | None) -> None:
+        """Take in everything below `end`, or as far as the log goes now."""
         async with self._one_reader:
-            while self._next_offset < end:
-                try:
-                    found = await self._reading.read(
-                        TOPIC,
-                        0,
-                        offset=self._next_offset,
-                        max_bytes=_READ_BYTES,
-                        max_records=_CLAIMS_PER_READ,
-                        wait_ms=0,
-                    )
-                except OffsetOutOfRange:
-                    # Old claims have expired, or the topic was deleted and made anew.
-                    self._next_offset = await self._reading.offset_of(
-                        TopicPartition(TOPIC, 0), EARLIEST
-                    )
-                    continue
-                if found.next_offset <= self._next_offset:
-                    raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "claims are missing", TOPIC)
-                for record in found.records:
-                    self._take_in(record)
-                self._next_offset = found.next_offset
+            try:
+                await self._read(end)
+            except ApiError as error:
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    self._is_there = False
+                raise
+
+    async def _read(self, end: int | None) -> None:
+        where = TopicPartition(TOPIC, 0)
+        if self._next_offset is None:
+            since_ms = max(self._client.clock.now_ms() - self._remembered_ms(), 0)
+            self._next_offset = await self._reading.offset_of(where, at_time(since_ms))
+        while end is None or self._next_offset < end:
+            try:
+                found = await self._reading.read(
+                    TOPIC,
+                    0,
+                    offset=self._next_offset,
+                    max_bytes=_READ_BYTES,
+                    max_records=_CLAIMS_PER_READ,
+                    wait_ms=0,
+                )
+            except OffsetOutOfRange:
+                # Old claims have expired, or the topic was deleted and made anew.
+                self._next_offset = await self._reading.offset_of(where, EARLIEST)
+                continue
+            if found.next_offset <= self._next_offset:
+                if end is None:
+                    return
+                raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "claims are missing", TOPIC)
+            for record in found.records:
+                self._take_in(record)
+            self._next_offset = found.next_offset
+            if end is None and self._next_offset >= found.high_watermark:
+                return
+            # After a restart there may be very many: others have their turn.
+            await asyncio.sleep(0)
 
     def _take_in(self, record: Record) -> None:
         if record.key is None or record.value is None:
             return
         try:
             claim = Claim(**json.loads(record.value))
-        except (ValueError, TypeError):
+            packed = claim.pack()
+        except (ValueError, TypeError, struct_error):
             return  # not ours
-        earlier = self._known.get(record.key)
-        if earlier is not None:
+        name = _digest(record.key)
+        before = self._known.get(name)
+        if before is not None:
+            earlier = Claim.unpack(before)
             if claim.timestamp_ms - earlier.timestamp_ms < self._limits.key_lifetime_ms:
                 return
-            del self._known[record.key]
-        self._known[record.key] = claim
-        if len(self._known) > self._limits.keys_max:
-            self._known.popitem(last=False)
+            del self._known[name]
+            self._places -= earlier.places
+        self._known[name] = packed
+        self._coming.pop(name, None)
+        self._places += claim.places
+
+
+def _digest(name: bytes) -> bytes:
+    return blake2b(name, digest_size=_NAME_BYTES).digest()
 
 
 def _fingerprint(records: Sequence[OutRecord]) -> str:

@@ -46,17 +46,21 @@ class Producing:
         count = len(state.partitions)
         turn = self._turns.get(topic, 0)
         producer = NOBODY
+        now_ms = self._client.clock.now_ms()
         if key is not None:
             if acks != -1:
                 raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "an idempotency key needs acks=all")
-            claim = await self._claims.claim(topic, key, records, count, turn)
+            wanted = spread(records, count, turn).places
+            claim = await self._claims.claim(topic, key, records, count, turn, len(wanted))
             count, turn, producer = claim.partitions, claim.turn, (claim.producer_id, 0)
+            # The very same batches each time, also where it is we who give records their time.
+            now_ms = claim.timestamp_ms
         places, strays, next_turn = spread(records, count, turn)
         if producer is NOBODY or turn == self._turns.get(topic, 0):
             self._take_turn(topic, next_turn % count)
         packer = Packer(
             records,
-            now_ms=self._client.clock.now_ms(),
+            now_ms=now_ms,
             bytes_max=self._limits.batch_bytes,
             producer=producer,
         )

@@ -45,14 +45,16 @@ class GatewayLimits:
     """Bounds of what one call may hold in memory or wait for.
 
     `batch_bytes` stays below Kafka's default `message.max.bytes`. An idempotency key is good for
-    `key_lifetime_ms`, which must be less than the brokers' `producer.id.expiration.ms`, and for
-    the last `keys_max` keys. `lookup_ms` is how long a topic that does not exist yet is waited for.
+    `key_lifetime_ms`, which must be less than the brokers' `producer.id.expiration.ms`. Of keys
+    that are good, times the partitions that each writes to, there are at most `keys_max`: one costs
+    some 300 bytes here, and 430 in the broker for as long as it remembers producers. `lookup_ms` is
+    how long a topic that does not exist yet is waited for.
     """
 
     batch_bytes: int = 1_000_000
     lookup_ms: int = 1_000
     key_lifetime_ms: int = 12 * 3_600_000
-    keys_max: int = 100_000
+    keys_max: int = 200_000
     key_chars: int = 255
 
 
@@ -64,6 +66,17 @@ class IdempotencyKeyReused(ApiError):
             ErrorCode.INVALID_REQUEST,
             f"idempotency key {key!r} was used before with other records",
             hint="use a new key for each request; repeat a key only to repeat the same request",
+        )
+
+
+class TooManyKeys(ApiError):
+    """No key is forgotten before its time, so there is no room for a new one."""
+
+    def __init__(self, keys_max: int) -> None:
+        super().__init__(
+            ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+            f"all {keys_max} idempotency keys are in use; nothing was written",
+            hint="try again when older keys have expired, or put more records into each request",
         )
 
 

@@ -6,16 +6,20 @@ from pathlib import Path
 import pytest
 
 from headrace.client import NewTopic
+from headrace.client.core.flows import Ask
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.gateway import (
     Gateway,
     GatewayLimits,
     IdempotencyKeyReused,
     OutRecord,
+    TooManyKeys,
     TooManyRecords,
 )
+from headrace.protocol.messages.fetch import FetchRequest
 from tests.support.brokers import HeadraceProcess
-from tests.support.gateways import FORMS, gateway_of, remote_gateway
+from tests.support.gateways import FORMS, gateway_of, local_gateway, remote_gateway
+from tests.support.nodes import running_node
 
 RECORDS = [OutRecord(b"%d" % number) for number in range(10)]
 
@@ -134,3 +138,77 @@ async def test_two_gateways_agree_on_a_key(tmp_path: Path) -> None:
             assert await count(one, "orders", 2) == 31
     finally:
         broker.stop()
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_no_key_is_forgotten_to_make_room_for_others(form: str, tmp_path: Path) -> None:
+    async with gateway_of(form, tmp_path, limits=GatewayLimits(keys_max=30)) as gateway:
+        first = await gateway.produce("orders", RECORDS, key="payment 17")
+        await asyncio.gather(
+            *(gateway.produce("orders", RECORDS[:1], key=f"k{number}") for number in range(29))
+        )
+        with pytest.raises(TooManyKeys) as refused:
+            await gateway.produce("orders", RECORDS[:1], key="one too many")
+        assert refused.value.retriable
+        assert await gateway.produce("orders", RECORDS, key="payment 17") == first
+        assert await gateway.produce("orders", RECORDS[:1], key="k28")
+        assert await count(gateway, "orders") == 39
+
+
+async def test_keys_at_once_do_not_pass_the_limit_together(tmp_path: Path) -> None:
+    async with gateway_of("local", tmp_path, limits=GatewayLimits(keys_max=5)) as gateway:
+        await gateway.produce("orders", RECORDS[:1])
+        done = await asyncio.gather(
+            *(gateway.produce("orders", RECORDS[:1], key=f"k{number}") for number in range(20)),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(each, TooManyKeys) for each in done) == 15
+        assert await count(gateway, "orders") == 6
+
+
+async def test_a_key_counts_once_for_each_partition_it_writes_to(tmp_path: Path) -> None:
+    async with gateway_of("local", tmp_path, limits=GatewayLimits(keys_max=5)) as gateway:
+        await gateway.admin.create_topics([NewTopic("orders", 4)])
+        await gateway.produce("orders", RECORDS, key="in all four")
+        with pytest.raises(TooManyKeys):
+            await gateway.produce("orders", RECORDS, key="in all four again")
+        await gateway.produce("orders", RECORDS[:1], key="in one")
+        with pytest.raises(TooManyKeys):
+            await gateway.produce("orders", RECORDS[:1], key="in another")
+
+
+async def test_keys_that_have_expired_make_room(tmp_path: Path) -> None:
+    limits = GatewayLimits(keys_max=5, key_lifetime_ms=0)
+    async with gateway_of("local", tmp_path, limits=limits) as gateway:
+        for number in range(20):
+            await gateway.produce("orders", RECORDS[:1], key=f"k{number}")
+        assert await count(gateway, "orders") == 20
+
+
+async def test_after_a_restart_keys_are_known_and_expired_ones_are_not_read(tmp_path: Path) -> None:
+    lifetime_ms = 20
+    async with running_node(tmp_path) as node:
+        async with local_gateway(node) as one:
+            for number in range(10):
+                done = await one.produce("orders", RECORDS[:1], key=f"k{number}")
+            claimed_ms = one.client.clock.now_ms()
+        async with local_gateway(node) as two:
+            assert await two.produce("orders", RECORDS[:1], key="k9") == done
+            assert await count(two, "orders") == 10
+        short = GatewayLimits(key_lifetime_ms=lifetime_ms)
+        async with local_gateway(node, short) as three:
+            async with asyncio.timeout(20):
+                while three.client.clock.now_ms() <= claimed_ms + 2 * lifetime_ms:
+                    await asyncio.sleep(0)
+            fetched: list[int] = []
+            submit = three.client.submit
+
+            def watched(ask: Ask) -> object:
+                if isinstance(ask.request, FetchRequest):
+                    fetched.append(ask.request.topics[0].partitions[0].fetch_offset)
+                return submit(ask)
+
+            three.client.submit = watched  # type: ignore[method-assign, assignment]  # a spy
+            await three.produce("orders", RECORDS[:1], key="k0")
+            assert min(fetched) == 10
+            assert await count(three, "orders") == 11
