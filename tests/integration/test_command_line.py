@@ -122,7 +122,7 @@ def test_a_line_that_is_not_json_is_named(run: Run, headrace_topic: str) -> None
     refused = run("produce", headrace_topic, "-f", "json", stdin='{"value": "x"}\nnope\n')
     assert refused.code == 1
     assert "line 2: not JSON" in refused.err
-    assert "1 records were sent before" in refused.err
+    assert "sent before it: 1 record)" in refused.err
     assert "hint:" in refused.err
     assert run("consume", headrace_topic).out == "x\n"
 

@@ -220,3 +220,47 @@ def test_groups_are_deleted_unless_they_are_in_use(
     assert run("group", "describe", group).code == 1
     where = TopicPartition(topic, 0)
     assert client.admin.committed_offsets(group, [where]) == {}
+
+
+def test_a_lag_that_is_not_known_is_no_lag_of_nothing(run: Run, client: Client, topic: str) -> None:
+    group = f"quiet-{topic}"
+    with join(client, group, topic):
+        assert run("group", "describe", group).out.splitlines()[-1].startswith("lag - ")
+        assert run("group", "describe", group, "-o", "json").json()["lag"] is None
+    client.admin.alter_offsets(group, {TopicPartition(topic, 0): 4})
+    with join(client, group, topic):
+        said = run("group", "describe", group).out.splitlines()[-1]
+        assert said == "lag 6 (unknown for 1 of 2 partitions)"
+
+
+def test_groups_are_listed_by_a_state_that_exists(run: Run, group: str) -> None:
+    assert group in run("group", "list", "--state", "empty").out
+    refused = run("group", "list", "--state", "Bogus")
+    assert (refused.code, "PreparingRebalance" in refused.err) == (2, True)
+
+
+def test_a_group_needs_a_name(run: Run, topic: str) -> None:
+    assert run("group", "reset", "", "-t", topic, "--to-earliest", "-y").code == 2
+    assert run("consume", topic, "-g", "").code == 2
+
+
+def test_a_reset_that_creates_a_group_says_so(run: Run, topic: str) -> None:
+    reset = ["group", "reset", f"new-{topic}", "-t", topic, "--to-offset", "8"]
+    planned = run(*reset, "--dry-run")
+    assert (planned.code, "does not exist yet: this would create it" in planned.err) == (0, True)
+    asked = run(*reset, stdin="n\n")
+    assert (asked.code, f"Create group new-{topic} with 2 offsets?" in asked.err) == (1, True)
+    made = run(*reset, "-y", "-o", "json")
+    assert made.json()["new_group"] is True
+    again = run(*reset, "-y")
+    assert (again.code, again.err) == (0, "")
+
+
+def test_an_offset_that_the_partition_does_not_have_is_told(
+    run: Run, group: str, topic: str
+) -> None:
+    said = run("group", "reset", group, "-t", f"{topic}:1", "--to-offset", "999", "-y")
+    assert said.err == f"headrace: {topic}-1 has offsets 0 to 10, not 999: taking 10\n"
+    assert said.out.endswith(f"moved 1 offset of {group}\n")
+    shifted = run("group", "reset", group, "-t", f"{topic}:1", "--shift-by", "-11", "-y")
+    assert "not -1: taking 0" in shifted.err

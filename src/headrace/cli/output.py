@@ -11,6 +11,11 @@ if TYPE_CHECKING:
 UNFOLDED = 1000
 
 
+def counted(number: int, thing: str) -> str:
+    """`1 record`, `2 records`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def print_json(value: Any) -> None:
     """One JSON document on stdout; bytes that are text become text, others hexadecimal."""
     print(json.dumps(value, default=_encodable))

@@ -9,7 +9,7 @@ import typer
 
 from headrace.cli.json_records import BadLine, Headers, JsonRecord, parse_record
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, Topic, connect, wants_json
-from headrace.cli.output import print_json
+from headrace.cli.output import counted, print_json
 from headrace.core.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def produce(
     if as_json:
         print_json(sent)
     else:
-        print(f"sent {sent['records']} records to {topic}")
+        print(f"sent {counted(sent['records'], 'record')} to {topic}")
 
 
 def _send_all(
@@ -108,7 +108,7 @@ def _send_all(
         settle(0)
     if refused is not None:
         raise InvalidConfig(
-            f"{refused} ({count} records were sent before it)",
+            f"{refused} (sent before it: {counted(count, 'record')})",
             hint='write {"key": "a", "value": "b"}, one object per line',
         ) from refused
     return {"topic": topic, "records": count, "last_offsets": last}

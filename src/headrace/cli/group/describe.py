@@ -45,13 +45,14 @@ def describe(
     if found["partitions"]:
         partitions = [_shown_row(each) for each in found["partitions"]]
         print_table(list(partitions[0]), [list(row.values()) for row in partitions])
-        print(f"lag {found['lag']}")
+        print(_shown_lag(found))
 
 
 def gather(client: "Client", group: str) -> dict[str, Any]:
     """Everything the command shows, as plain values."""
     described = client.admin.describe_groups([group])[group]
     lags = client.admin.group_lag(group)
+    known = [each.lag for each in lags if each.lag is not None]
     return {
         "group": group,
         "state": described.state,
@@ -71,7 +72,7 @@ def gather(client: "Client", group: str) -> dict[str, Any]:
             }
             for each in lags
         ],
-        "lag": sum(each.lag for each in lags if each.lag is not None),
+        "lag": sum(known) if known else None,
     }
 
 
@@ -105,6 +106,15 @@ def shown(topics: dict[str, list[int]]) -> str:
 def _shown_row(row: dict[str, Any]) -> dict[str, Any]:
     columns = ("topic", "partition", "committed", "end", "lag", "member")
     return {name: "-" if row[name] is None else row[name] for name in columns}
+
+
+def _shown_lag(found: dict[str, Any]) -> str:
+    """The sum of what is known; that nothing is known must not look like having read it all."""
+    if found["lag"] is None:
+        return "lag - (nothing committed yet, or the ends are not known)"
+    unknown = sum(each["lag"] is None for each in found["partitions"])
+    rest = f" (unknown for {unknown} of {len(found['partitions'])} partitions)" if unknown else ""
+    return f"lag {found['lag']}{rest}"
 
 
 def named(member: "MemberDescription") -> str:

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 from headrace.cli.group.describe import Group, named
 from headrace.cli.group.offsets_file import read_offsets
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, connect, wants_json
-from headrace.cli.output import print_json, print_table
+from headrace.cli.output import counted, print_json, print_table
 from headrace.cli.times import duration_ms, milliseconds
 
 if TYPE_CHECKING:
@@ -78,12 +79,15 @@ def reset(
     Offsets stay within what the partition has: one before its start becomes the start.
     """
     as_json = wants_json(output)
+    if not group:
+        raise typer.BadParameter("the group needs a name", param_hint="GROUP")
     target = _target(to_earliest, to_latest, to_offset, to_time, by_duration, shift_by, from_file)
     if from_file is None and bool(topic) == all_topics:
         raise typer.BadParameter("give --topic TOPIC or --all-topics, one of the two")
     from_lines = {} if from_file is None else read_offsets(from_file, group)
     with connect(bootstrap) as client:
-        in_use = _who_reads(client, group)
+        readers = _who_reads(client, group)
+        in_use, is_new = readers or [], readers is None
         if in_use and not dry_run:
             _refuse(group, in_use)
         wanted: dict[TopicPartition, int | OffsetSpec | ShiftBy] = dict(from_lines)
@@ -92,17 +96,21 @@ def reset(
         moves = client.admin.plan_offsets(group, wanted)
         if not as_json:
             _show(moves)
+        if moves and is_new:
+            effect = "would create" if dry_run else "creates"
+            print(f"headrace: group {group} does not exist yet: this {effect} it", file=sys.stderr)
+        _tell_kept_within(moves, wanted)
         if moves and not dry_run:
             if not yes:
-                count = f"{len(moves)} offsets" if len(moves) > 1 else "this offset"
-                typer.confirm(f"Move {count} of group {group}?", abort=True, err=True)
+                _ask(group, len(moves), is_new=is_new)
             client.admin.alter_offsets(group, {each.partition: each.after for each in moves})
     if as_json:
-        print_json({"group": group, "dry_run": dry_run, "offsets": [_row(each) for each in moves]})
+        rows = [_row(each) for each in moves]
+        print_json({"group": group, "dry_run": dry_run, "new_group": is_new, "offsets": rows})
     elif not moves:
         print("nothing to move")
     elif not dry_run:
-        print(f"moved {len(moves)} offsets of {group}")
+        print(f"moved {counted(len(moves), 'offset')} of {group}")
     if dry_run and in_use:
         print(f"headrace: now this would be refused: {_reason(group, in_use)}", file=sys.stderr)
 
@@ -140,15 +148,39 @@ def _target(
     return targets[0]
 
 
-def _who_reads(client: "Client", group: str) -> list[str]:
-    """The members of the group by name; a group that does not exist yet has none."""
+def _ask(group: str, count: int, *, is_new: bool) -> None:
+    what = counted(count, "offset") if count > 1 else "this offset"
+    question = f"Create group {group} with {what}?" if is_new else f"Move {what} of group {group}?"
+    typer.confirm(question, abort=True, err=True)
+
+
+def _tell_kept_within(
+    moves: "list[OffsetMove]", wanted: "Mapping[TopicPartition, int | OffsetSpec | ShiftBy]"
+) -> None:
+    """Offsets that were asked for and that the partition does not have."""
+    from headrace.client import ShiftBy
+
+    for move in moves:
+        target = wanted[move.partition]
+        if isinstance(target, ShiftBy) and move.before is not None:
+            target = move.before + target.records
+        if isinstance(target, int) and target != move.after:
+            print(
+                f"headrace: {move.partition} has offsets {move.start} to {move.end}, "
+                f"not {target}: taking {move.after}",
+                file=sys.stderr,
+            )
+
+
+def _who_reads(client: "Client", group: str) -> list[str] | None:
+    """The members of the group by name; None if there is no such group yet."""
     from headrace.core.errors import ApiError, ErrorCode
 
     try:
         described = client.admin.describe_groups([group])[group]
     except ApiError as error:
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
-            return []
+            return None
         raise
     return [named(member) for member in described.members]
 
