@@ -73,7 +73,7 @@ MALFORMED = {
     "a client id longer than the frame": framed(struct.pack(">hhih", 3, 8, 1, 500) + b"abc"),
     "an API nobody knows": framed(header(9999, 0)),
     "a negative API": framed(header(-5, 0)),
-    "an API we do not serve": framed(header(11, 0) + bytes(40)),
+    "an API we do not serve": framed(header(24, 0) + bytes(40)),
     "a version to come": framed(header(3, 99) + bytes(40)),
     "a version long gone": framed(header(1, 0) + bytes(40)),
     "a negative version": framed(header(0, -1) + bytes(40)),

@@ -58,7 +58,10 @@ def test_the_wheel_holds_the_package_its_types_and_its_licence_and_nothing_else(
     names = zipfile.ZipFile(wheel).namelist()
     assert "headrace/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    assert {name.split("/")[0].split("-")[0] for name in names} == {"headrace"}
+    assert {name.split("/")[0].split("-")[0] for name in names} == {
+        "headrace",
+        "pyspark_headrace",
+    }
     assert not any("tests" in name for name in names)
 
 

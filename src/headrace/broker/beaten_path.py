@@ -3,13 +3,15 @@
 Such requests differ in nothing but correlation id and record batch. Once one has gone the whole
 way, its bytes before the batch are kept, and so is the answer with blanks in it: the next request
 that begins with the same bytes is appended at once and answered by filling the blanks. Whatever
-is out of the ordinary, a refused batch included, goes the whole way after all.
+is out of the ordinary goes the whole way after all; but not what was refused by the log, which may
+have put its own offset into the batch by then.
 """
 
 import asyncio
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headrace.broker.handlers.produce import explain
 from headrace.controller.names import COORDINATOR_TOPICS
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import Offset
@@ -70,6 +72,7 @@ class BeatenPath:
         "_same",
         "_services",
         "_size",
+        "_target",
         "_timeout_seconds",
         "_version",
     )
@@ -92,6 +95,7 @@ class BeatenPath:
         self._header = header
         self._meter = services.meters.of(ApiKey.PRODUCE)
         self._version = version
+        self._target = (topic.name, topic.topic_id, topic.partition_data[0].index)
         self._partition = partition
         self._acks = request.acks
         self._timeout_seconds = request.timeout_ms / 1000
@@ -137,8 +141,9 @@ class BeatenPath:
                 now_ms=services.clock.now_ms(),
                 produce_version=self._version,
             )
-        except HeadraceError:
-            return False  # nothing was appended; the whole way says why
+        except HeadraceError as error:
+            self._refuse(connection, correlation_id, error, started, len(frame))
+            return True
         sent = _Sent(self, connection, correlation_id, info, started, len(frame))
         if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
             partition.when_committed(Offset(info.last_offset + 1), sent.committed)
@@ -146,6 +151,24 @@ class BeatenPath:
         else:
             sent.committed(ErrorCode.NONE)
         return True
+
+    def _refuse(
+        self,
+        connection: "Connection",
+        correlation_id: int,
+        error: HeadraceError,
+        started: float,
+        size: int,
+    ) -> None:
+        """Nothing was appended; answer as the whole way would."""
+        name, topic_id, index = self._target
+        answer = PartitionProduceResponse(index=index, base_offset=-1, log_start_offset=-1)
+        explain(error, self._partition, answer)
+        topic = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[answer])
+        response = ProduceResponse(responses=[topic])
+        place = connection.answer_later()
+        connection.complete(place, encode_response_parts(response, self._version, correlation_id))
+        self.measure(connection, correlation_id, started, size, error.code)
 
     def _records(self, frame: memoryview) -> memoryview | None:
         """The record batch; None if the frame does not end right behind it."""
@@ -177,15 +200,22 @@ class BeatenPath:
         )
         return b"".join((_PREFIX(self._size, correlation_id), self._before, filled, self._after))
 
-    def measure(self, sent: "_Sent", outcome: ErrorCode) -> None:
+    def measure(
+        self,
+        connection: "Connection",
+        correlation_id: int,
+        started: float,
+        size: int,
+        outcome: ErrorCode,
+    ) -> None:
         meter = self._meter
-        seconds = meter.now() - sent.started
+        seconds = meter.now() - started
         meter.times.observe(seconds)
         if outcome:
             meter.errors[outcome] = meter.errors.get(outcome, 0) + 1
         if seconds > meter.notice_above:
-            header = self._header._replace(correlation_id=sent.correlation_id)
-            meter.notice(_Request(header, sent.connection, sent.size), seconds)
+            header = self._header._replace(correlation_id=correlation_id)
+            meter.notice(_Request(header, connection, size), seconds)
 
 
 class _Sent:
@@ -240,7 +270,7 @@ class _Sent:
         path = self._path
         answer = path.answer(self.correlation_id, outcome, base_offset, time_ms, log_start)
         self.connection.complete(place, (answer,))
-        path.measure(self, outcome)
+        path.measure(self.connection, self.correlation_id, self.started, self.size, outcome)
 
 
 def learn(

@@ -130,20 +130,25 @@ def _append(
             produce_version=ctx.api_version,
         )
     except HeadraceError as error:
-        answer.error_code = error.code
-        answer.error_message = str(error) or None
-        if error.code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch):
-            answer.log_start_offset = partition.log.log_start_offset
-        if isinstance(error, InvalidRecord):
-            answer.record_errors = [
-                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-                for index, message in error.record_errors
-            ]
+        explain(error, partition, answer)
         return None
     answer.base_offset = info.first_offset
     answer.log_append_time_ms = info.append_time_ms
     answer.log_start_offset = info.log_start_offset
     return Offset(info.last_offset + 1)
+
+
+def explain(error: HeadraceError, partition: Partition, answer: PartitionProduceResponse) -> None:
+    """Say in the answer why nothing was appended."""
+    answer.error_code = error.code
+    answer.error_message = str(error) or None
+    if error.code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch):
+        answer.log_start_offset = partition.log.log_start_offset
+    if isinstance(error, InvalidRecord):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in error.record_errors
+        ]
 
 
 class WaitingProduce:
