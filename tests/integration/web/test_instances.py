@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headrace.client import Client, NewTopic
+from headrace.client import Client, NewTopic, ProducerSettings
 from headrace.core.ids import TopicPartition
 from headrace.gateway import Gateway, MemberSettings, OutRecord
 from headrace.web import media
@@ -99,17 +99,18 @@ async def test_what_others_have_read_meanwhile_is_not_taken_back(gateway: Gatewa
 def test_an_instance_can_be_deleted_while_its_client_reads_nothing(
     web: Web, http: httpx.Client, topic: str, group: str
 ) -> None:
-    with Client(web.broker.bootstrap_servers) as client, client.producer() as producer:
-        for _ in range(150):
-            producer.send(topic, b'"%s"' % (b"x" * 100_000), partition=0)
-        producer.flush()
+    # More than all buffers between can hold.
+    large = web.broker.create_topic(f"{topic}-large", configs={"max.message.bytes": 30_000_000})
+    settings = ProducerSettings(request_bytes_max=30_000_000)
+    with Client(web.broker.bootstrap_servers) as client, client.producer(settings) as producer:
+        producer.send(large, b'"%s"' % (b"x" * 16_000_000)).result()
     consumer = Consumer(http, group)
-    assert consumer.post("/assignments", {"partitions": [{"topic": topic, "partition": 0}]})
+    assert consumer.post("/assignments", {"partitions": [{"topic": large, "partition": 0}]})
     path = httpx.URL(consumer.base).path
     with socket.socket() as stalled:
         stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stalled.connect(web.address)
-        query = "records?timeout=20000&max_bytes=60000000"
+        query = "records?timeout=20000"
         stalled.sendall(f"GET {path}/{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         assert stalled.recv(100)
         started = time.monotonic()
