@@ -8,12 +8,10 @@ from headrace.client.core.lookups import partition_error
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.gateway.batching import NOBODY, Batch, Packer, spread
 from headrace.gateway.idempotency import Claims
-from headrace.gateway.sending import Send
+from headrace.gateway.sending import BATCHES_REMEMBERED, Send
 from headrace.gateway.topics import Topics
 from headrace.gateway.values import GatewayLimits, OutRecord, Produced, TooManyRecords
 
-# Brokers remember this many batches of a producer.
-_BATCHES_REMEMBERED: Final = 5
 _TOPICS_REMEMBERED: Final = 10_000
 _tuple = tuple.__new__
 
@@ -69,8 +67,8 @@ class Producing:
         }
         if producer is not NOBODY:
             for partition, batches in queues.items():
-                if len(batches) > _BATCHES_REMEMBERED:
-                    raise TooManyRecords(partition, _BATCHES_REMEMBERED)
+                if len(batches) > BATCHES_REMEMBERED:
+                    raise TooManyRecords(partition, BATCHES_REMEMBERED)
         send = Send(
             self._client,
             self._topics,
@@ -79,6 +77,7 @@ class Producing:
             acks=acks,
             timeout_ms=timeout_ms,
             may_repeat=key is not None,
+            batches_max=None if key is None else BATCHES_REMEMBERED,
         )
         await send.run(queues)
         return _outcomes(topic, records, send.done, strays, count, acks)

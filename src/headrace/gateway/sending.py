@@ -16,6 +16,7 @@ from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
 from headrace.gateway.batching import Batch, Packer
 from headrace.gateway.topics import Topics
+from headrace.gateway.values import RepeatedTooLate, TooManyRecords
 from headrace.protocol.message import Message
 from headrace.protocol.messages.produce import (
     PartitionProduceData,
@@ -25,6 +26,8 @@ from headrace.protocol.messages.produce import (
     TopicProduceData,
 )
 
+# Brokers remember this many batches of a producer.
+BATCHES_REMEMBERED: Final = 5
 # How much longer to wait for an answer than the broker may take.
 _ANSWER_MS: Final = 2_000
 _LAST_VERSION_BY_NAME: Final = 12
@@ -59,14 +62,19 @@ class Send:
         acks: int,
         timeout_ms: float,
         may_repeat: bool,
+        batches_max: int | None = None,
     ) -> None:
-        """`may_repeat` when a batch that is written twice does no harm."""
+        """`may_repeat` when a batch that is written twice does no harm.
+
+        A partition takes no more than `batches_max`, into however many its topic makes us cut.
+        """
         self._client = client
         self._topics = topics
         self._topic = topic
         self._packer = packer
         self._acks = acks
         self._may_repeat = may_repeat
+        self._batches_max = batches_max
         self._deadline_ms = client.now_ms() + timeout_ms
         self._queues: dict[int, list[Batch]] = {}
         self.done: list[Batch] = []
@@ -151,9 +159,11 @@ class Send:
             if outcome is None:
                 missing = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "not answered", "produce")
                 self._failed(batch, missing, unlucky)
-            elif outcome.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            elif not outcome.error_code:
                 batch.base_offset = outcome.base_offset
                 self._finish(batch)
+            elif outcome.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                self._failed(batch, RepeatedTooLate(self._topic, batch.partition), unlucky)
             else:
                 self._refused(batch, outcome, unlucky)
 
@@ -183,14 +193,39 @@ class Send:
         if code in STALE_METADATA:
             self._topics.forget(self._topic)
         if code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.indexes) > 1:
-            # The topic's own limit may be below ours. Sequences stay with their records, so a
-            # repeated key is cut at the same places.
-            halves = self._packer.halves(batch.partition, batch.indexes, batch.first)
-            self._queues[batch.partition][:1] = halves
+            remedy = TooManyRecords(batch.partition, self._batches_max or 0)
+            self._cut(batch, remedy)
+        elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._batches_max is not None:
+            # The first run of this key was cut smaller: the topic's limit has been raised since.
+            self._cut(batch, RepeatedTooLate(self._topic, batch.partition))
         elif self._may_retry(error):
             unlucky.append((error, batch.partition))
         else:
             self._give_up(batch.partition, error)
+
+    def _cut(self, refused: Batch, error: HeadraceError) -> None:
+        """The topic's own limit is below ours: halve every batch that it would refuse as well.
+
+        Where that makes too many, or cannot be, `error` is the outcome.
+
+        All of them at once, so that where there will be too many nothing is written yet.
+        Sequences stay with their records, so a repeated key is cut at the same places.
+        """
+        partition = refused.partition
+        if len(refused.indexes) == 1:
+            self._give_up(partition, error)
+            return
+        queue: list[Batch] = []
+        for batch in self._queues[partition]:
+            if len(batch.data) >= len(refused.data) and len(batch.indexes) > 1:
+                queue += self._packer.halves(partition, batch.indexes, batch.first)
+            else:
+                queue.append(batch)
+        self._queues[partition] = queue
+        if self._batches_max is not None:
+            written = sum(batch.partition == partition for batch in self.done)
+            if written + len(queue) > self._batches_max:
+                self._give_up(partition, error)
 
     def _may_retry(self, error: HeadraceError) -> bool:
         if isinstance(error, BrokerNotReached) or error.code in _NOT_WRITTEN:

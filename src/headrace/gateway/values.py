@@ -80,6 +80,18 @@ class TooManyKeys(ApiError):
         )
 
 
+class RepeatedTooLate(ApiError):
+    """The broker has these records, and no longer knows where."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        super().__init__(
+            ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+            f"partition {partition} of {topic!r} has these records from an earlier run of this "
+            "idempotency key, and no longer knows at which offsets",
+            hint="they are written: do not send them again under another key",
+        )
+
+
 class TooManyRecords(ApiError):
     """More records than a key can vouch for: brokers remember five batches of a producer."""
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client import NewTopic
+from headrace.client import ConfigChange, ConfigResource, NewTopic, ResourceType
 from headrace.client.core.flows import Ask
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.gateway import (
@@ -212,3 +212,45 @@ async def test_after_a_restart_keys_are_known_and_expired_ones_are_not_read(tmp_
             await three.produce("orders", RECORDS[:1], key="k0")
             assert min(fetched) == 10
             assert await count(three, "orders") == 11
+
+
+async def test_a_topic_that_takes_only_small_batches_gets_all_of_a_key_or_nothing(
+    gateway: Gateway,
+) -> None:
+    configs = {"max.message.bytes": "2000"}
+    await gateway.admin.create_topics([NewTopic("small", 1, configs=configs)])
+    large = [OutRecord(b"x" * 700) for _ in range(16)]
+    for _ in range(3):
+        done = await gateway.produce("small", large, key="k")
+        assert all(isinstance(each.error, TooManyRecords) for each in done)
+    assert await count(gateway, "small") == 0
+    first = await gateway.produce("small", large[:8], key="fewer")
+    assert [each.offset for each in first] == list(range(8))
+    assert await gateway.produce("small", large[:8], key="fewer") == first
+
+
+async def test_uneven_records_are_answered_the_same_however_they_are_cut(gateway: Gateway) -> None:
+    configs = {"max.message.bytes": "2000"}
+    await gateway.admin.create_topics([NewTopic("small", 1, configs=configs)])
+    sizes = [10] * 8 + [900] * 8
+    uneven = [OutRecord(b"x" * size) for size in sizes]
+    answers = [await gateway.produce("small", uneven, key="k") for _ in range(3)]
+    told = [[(each.offset, type(each.error)) for each in answer] for answer in answers]
+    assert told[0] == told[1] == told[2]
+    written = [each for each in answers[0] if each.error is None]
+    assert [each.offset for each in written] == list(range(len(written)))
+    assert await count(gateway, "small") == len(written)
+
+
+async def test_a_key_is_answered_the_same_after_the_topics_limit_was_raised(
+    gateway: Gateway,
+) -> None:
+    await gateway.admin.create_topics([NewTopic("small", 1, configs={"max.message.bytes": "2000"})])
+    records = [OutRecord(b"x" * 700) for _ in range(8)]
+    first = await gateway.produce("small", records, key="k")
+    assert [each.offset for each in first] == list(range(8))
+    resource = ConfigResource(ResourceType.TOPIC, "small")
+    change = ConfigChange("max.message.bytes", "100000")
+    await gateway.admin.alter_configs({resource: [change]})
+    assert await gateway.produce("small", records, key="k") == first
+    assert await count(gateway, "small") == 8
