@@ -44,14 +44,14 @@ class Subscription(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     """Topics by name, or by a pattern (RE2 syntax)."""
 
     topics: list[str] = []
-    topic_pattern: str | None = None
+    topic_pattern: Annotated[str, msgspec.Meta(min_length=1)] | None = None
 
 
 class SubscriptionOut(msgspec.Struct):
     """What an instance is subscribed to."""
 
     topics: list[str]
-    topic_pattern: str | None = None
+    topic_pattern: Annotated[str, msgspec.Meta(min_length=1)] | None = None
 
 
 class PartitionName(msgspec.Struct, forbid_unknown_fields=True):
