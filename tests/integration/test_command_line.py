@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -206,6 +207,17 @@ def test_no_broker_is_exit_code_3(run: Run) -> None:
     unreachable = run("topic", "list", "-b", "127.0.0.1:1")
     assert unreachable.code == 3
     assert "127.0.0.1:1" in unreachable.err
+
+
+def test_a_listener_that_does_not_speak_kafka_is_told_early(run: Run) -> None:
+    with Broker(text=True) as broker:
+        began = time.monotonic()
+        host, port = broker.text_address
+        unreachable = run("produce", "orders", "x", "-b", f"{host}:{port}")
+    assert time.monotonic() - began < 10
+    assert unreachable.code == 3
+    assert "is that a Kafka listener?" in unreachable.err
+    assert "--bootstrap" in unreachable.err
 
 
 @pytest.mark.parametrize("command", ["produce", "consume", "latency"])

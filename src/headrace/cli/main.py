@@ -26,6 +26,7 @@ COMMANDS = {
 }
 
 FAILED, UNREACHABLE, INTERRUPTED = 1, 3, 130
+_UNREACHABLE = ("BrokerUnreachable", "BrokerNotReached", "BadFrame", "RequestTimedOut")
 
 
 def build(only: str | None = None) -> typer.Typer:
@@ -108,4 +109,5 @@ def _root(
 
 def _is_unreachable(error: HeadraceError) -> bool:
     # By name, so that `serve` need not load the client to report its own errors.
-    return type(error).__name__ in ("BrokerUnreachable", "BadFrame", "RequestTimedOut")
+    # A call that gave up is told by what its last attempt met.
+    return any(type(each).__name__ in _UNREACHABLE for each in (error, error.__cause__))

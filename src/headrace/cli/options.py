@@ -1,6 +1,5 @@
 """Options that several commands share, and the client they lead to."""
 
-import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
     from headrace.client import Client, ClientSettings
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-KNOCK_SECONDS = 3
+KNOCK_MS = 3_000
 
 Bootstrap = Annotated[
     str,
@@ -38,11 +37,25 @@ Topic = Annotated[str, typer.Argument(help="Name of the topic.", show_default=Fa
 
 def connect(bootstrap: str) -> "Client":
     """A client for a short-lived command: it gives up early rather than wait for a dead broker."""
-    from headrace.client import Client
+    from headrace.client import BrokerUnreachable, Client
 
-    settings = replace(client_settings(bootstrap), call_timeout_ms=15_000)
-    _knock(settings.addresses)
-    return Client(settings)
+    settings = replace(
+        client_settings(bootstrap), call_timeout_ms=15_000, connect_timeout_ms=KNOCK_MS
+    )
+    client = Client(settings)
+    try:
+        # One attempt: where nobody listens, or nobody answers, calls would go on trying.
+        client.connect()
+    except BrokerUnreachable as error:
+        client.close()
+        raise BrokerUnreachable(
+            str(error),
+            hint="start one with `headrace serve`, or name another with --bootstrap HOST:PORT",
+        ) from error
+    except BaseException:
+        client.close()
+        raise
+    return client
 
 
 def client_settings(bootstrap: str) -> "ClientSettings":
@@ -53,23 +66,6 @@ def client_settings(bootstrap: str) -> "ClientSettings":
         return ClientSettings(bootstrap, client_id="headrace-cli")
     except InvalidConfig as error:
         raise typer.BadParameter(str(error), param_hint="--bootstrap") from error
-
-
-def _knock(addresses: list[tuple[str, int]]) -> None:
-    """Fail at once where nobody listens; the client itself would go on trying for a while."""
-    from headrace.client import BrokerUnreachable
-
-    reason = ""
-    for host, port in addresses:
-        try:
-            socket.create_connection((host, port), KNOCK_SECONDS).close()
-            return
-        except OSError as error:
-            reason = f"{host}:{port}: {error.strerror or error}"
-    raise BrokerUnreachable(
-        f"no broker reached: {reason}",
-        hint="start one with `headrace serve`, or name another with --bootstrap HOST:PORT",
-    )
 
 
 def wants_json(output: str) -> bool:

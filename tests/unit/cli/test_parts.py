@@ -11,7 +11,7 @@ from headrace.cli.consume import iso_time
 from headrace.cli.main import COMMANDS, FAILED, UNREACHABLE, report
 from headrace.cli.options import parse_pairs
 from headrace.cli.output import readable
-from headrace.client import BrokerUnreachable
+from headrace.client import BrokerUnreachable, CallTimedOut
 from headrace.core.errors import InvalidConfig
 
 
@@ -55,7 +55,11 @@ def test_an_error_is_told_with_its_hint_and_its_exit_code(
 ) -> None:
     assert report(InvalidConfig("that is wrong", hint="do this")) == FAILED
     assert report(BrokerUnreachable("nobody there")) == UNREACHABLE
-    assert capsys.readouterr().err == (
+    gave_up = CallTimedOut("gave up")
+    gave_up.__cause__ = BrokerUnreachable("nobody there")
+    assert report(gave_up) == UNREACHABLE
+    assert report(CallTimedOut("gave up")) == FAILED
+    assert capsys.readouterr().err.startswith(
         "headrace: that is wrong\n  hint: do this\nheadrace: nobody there\n"
     )
 

@@ -160,7 +160,7 @@ class Link(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self._transport.write(self._wire.open())
-        self._arm(self._now_ms() + self._settings.request_timeout_ms)
+        self._arm(self._now_ms() + self._settings.greeting_timeout_ms)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         return self._frames.buffer()
@@ -215,9 +215,12 @@ class Link(asyncio.BufferedProtocol):
         now_ms = self._now_ms()
         due_ms = self._wire.next_deadline_ms()
         if self._wire.state is WireState.OPENING:
-            limit = self._settings.request_timeout_ms
+            limit = self._settings.greeting_timeout_ms
             self._fail(
-                BrokerUnreachable(f"{self.address} did not say what it speaks in {limit} ms")
+                BrokerUnreachable(
+                    f"{self.address} did not say what it speaks in {limit} ms; "
+                    "is that a Kafka listener?"
+                )
             )
         elif due_ms is None:
             idle_at_ms = self._last_used_ms + self._settings.connection_idle_ms_max

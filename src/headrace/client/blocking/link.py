@@ -64,12 +64,16 @@ class Link:
             ) from error
 
     def _open(self) -> None:
-        self._write([self._wire.open()], self._settings.request_timeout_ms)
-        deadline_ms = self._now_ms() + self._settings.request_timeout_ms
+        limit = self._settings.greeting_timeout_ms
+        self._write([self._wire.open()], limit)
+        deadline_ms = self._now_ms() + limit
         while self._wire.state is WireState.OPENING:
             left_ms = deadline_ms - self._now_ms()
             if left_ms <= 0:
-                raise BrokerUnreachable(f"{self.address} did not say what it speaks in time")
+                raise BrokerUnreachable(
+                    f"{self.address} did not say what it speaks in {limit} ms; "
+                    "is that a Kafka listener?"
+                )
             self._receive(left_ms)
 
     @property

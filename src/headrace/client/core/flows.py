@@ -111,7 +111,7 @@ def ask_any(
             return (yield from ask(session, node, request, response_class, version_min=version_min))
         except (BrokerUnreachable, RequestTimedOut) as error:
             reasons.append(str(error))
-    raise BrokerUnreachable("no broker could be reached: " + "; ".join(dict.fromkeys(reasons)))
+    raise BrokerUnreachable("no broker reached: " + "; ".join(dict.fromkeys(reasons)))
 
 
 def retrying(

@@ -65,7 +65,8 @@ class ClientSettings:
     """Where the cluster is and how patient to be with it.
 
     `bootstrap_servers` takes `"host:port,host:port"` or an iterable of such strings.
-    `call_timeout_ms` bounds a whole call with its retries, `request_timeout_ms` one request.
+    `call_timeout_ms` bounds a whole call with its retries, `request_timeout_ms` one request,
+    `connect_timeout_ms` an attempt to connect and, once more, the other side's first word.
     """
 
     bootstrap_servers: str | Iterable[str]
@@ -91,6 +92,11 @@ class ClientSettings:
         object.__setattr__(self, "bootstrap_servers", cleaned)
         at_least(1, self, "request_timeout_ms", "call_timeout_ms", "connect_timeout_ms")
         at_least(0, self, "retry_backoff_ms", "retry_backoff_ms_max")
+
+    @property
+    def greeting_timeout_ms(self) -> int:
+        """How long a new connection may take to say what it speaks."""
+        return min(self.connect_timeout_ms, self.request_timeout_ms)
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
