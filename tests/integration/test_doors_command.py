@@ -43,7 +43,7 @@ async def test_both_doors_lead_to_the_same_cluster(broker: Broker, tmp_path: Pat
     ("options", "code", "said"),
     [
         (["--http", "off", "--text", "off"], 2, "both doors are off"),
-        (["--text", "nowhere"], 1, "text.listener"),
+        (["--text", "nowhere"], 2, "--text"),
         (["--set", "log.dirs=x"], 2, "not about a door"),
         (["--set", "text.line.bytes.max=1"], 1, "text.line.bytes.max"),
     ],

@@ -124,6 +124,26 @@ def test_the_ready_line_has_brackets_around_an_ipv6_address(tmp_path: Path) -> N
         assert "PLAINTEXT://[::1]:" in ready
 
 
+@pytest.mark.parametrize("option", ["--http", "--text"])
+def test_a_door_that_was_asked_for_and_is_taken_is_told_before_anything_is_ready(
+    option: str, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        listen = ["--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"]
+        said = refused(*listen, option, address)
+    assert "ready" not in said
+    assert f"{address} is taken" in said
+    assert f"choose another address with {option}" in said
+
+
+def test_a_host_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    data = ["--data-dir", str(tmp_path)]
+    assert "no host 'nohost.invalid'" in refused(*data, "--listen", "nohost.invalid:1")
+    said = refused(*data, "--listen", "127.0.0.1:0", "--http", "nohost.invalid:1")
+    assert "http.listener: there is no host 'nohost.invalid'" in said
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -141,6 +161,11 @@ def test_a_wrong_option_says_what_to_do(options: list[str], message: str, tmp_pa
     [
         (["--set", "nonsense"], "expected KEY=VALUE"),
         (["--listen", "nowhere"], "NAME://HOST:PORT"),
+        (["--set", "nonsense"], "log.retention.hours=24"),
+        (["--listen", "127.0.0.1:99999"], "the port must be 0 to 65535"),
+        (["--http", "127.0.0.1:99999"], "the port must be 0 to 65535"),
+        (["--http", "foo"], "Invalid value for --http"),
+        (["--text", "foo"], "Invalid value for --text"),
         (["--log-level", "loud"], "'loud' is not debug"),
     ],
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.addresses import door
 from headrace.cli.options import DEFAULT_BOOTSTRAP, client_settings, parse_pairs
 from headrace.cli.process import announce, loop_factory, on_stop_signals
 from headrace.core.errors import StartupRefused
@@ -56,11 +57,11 @@ def doors(
     from headrace.core.broker_configs import BrokerConfig
     from headrace.node.log_lines import configure
 
-    given = parse_pairs(settings, "--set")
+    given = parse_pairs(settings, "--set", example="http.connections.max=100")
     for key in given:
         if not key.startswith(("http.", "text.", "logging.")):
             raise typer.BadParameter(f"{key!r} is not about a door", param_hint="--set")
-    given |= {"http.listener": http, "text.listener": text}
+    given |= {"http.listener": door(http, "--http"), "text.listener": door(text, "--text")}
     config = BrokerConfig.from_static(given)
     configure(config.logging_level, config.logging_format)
     if http.strip().lower() == text.strip().lower() == "off":

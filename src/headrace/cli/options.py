@@ -75,14 +75,16 @@ def wants_json(output: str) -> bool:
     return output == "json"
 
 
-def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
+def parse_pairs(
+    pairs: list[str] | None, option: str, example: str = "retention.ms=60000"
+) -> dict[str, str]:
     """`KEY=VALUE` words as a mapping; later ones win."""
     parsed = {}
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
             raise typer.BadParameter(
-                f"{pair!r}: expected KEY=VALUE, as retention.ms=60000", param_hint=option
+                f"{pair!r}: expected KEY=VALUE, as {example}", param_hint=option
             )
         parsed[name.strip()] = value
     return parsed

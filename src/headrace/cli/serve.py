@@ -5,23 +5,27 @@ import errno
 import gc
 import logging
 import re
+import socket
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.addresses import door, hint, listener, try_doors
 from headrace.cli.options import parse_pairs
 from headrace.cli.process import announce, loop_factory, on_stop_signals
-from headrace.core.errors import InvalidConfig, StartupRefused
+from headrace.core.errors import StartupRefused
 from headrace.core.keys.logging import FORMATS, LEVELS
-from headrace.core.listeners import Endpoint, parse_endpoint
+from headrace.core.listeners import Endpoint
 
 if TYPE_CHECKING:
     from headrace.core.broker_configs import BrokerConfig
     from headrace.node.node import Node
 
 logger = logging.getLogger(__name__)
+
+DOORS = ("http.listener", "text.listener")
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +34,13 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     data_dir: Annotated[
-        str | None, typer.Option("--data-dir", "-d", metavar="DIR", help="Where records are kept.")
+        str | None,
+        typer.Option(
+            "--data-dir",
+            "-d",
+            metavar="DIR",
+            help="Where records are kept (log.dirs); ./headrace-data by default.",
+        ),
     ] = None,
     listen: Annotated[
         list[str] | None,
@@ -75,18 +85,18 @@ def serve(
     from headrace.node.config import load
     from headrace.node.log_lines import configure
 
-    overrides = parse_pairs(settings, "--set")
+    overrides = parse_pairs(settings, "--set", example="log.retention.hours=24")
     _take_choice(overrides, "logging.level", "--log-level", log_level, LEVELS)
     _take_choice(overrides, "logging.format", "--log-format", log_format, FORMATS)
     configure(["info"], log_format or "text")  # for what is found wrong while loading
     if data_dir is not None:
         overrides["log.dirs"] = data_dir
     if http is not None:
-        overrides["http.listener"] = http
+        overrides["http.listener"] = door(http, "--http")
     if text is not None:
-        overrides["text.listener"] = text
+        overrides["text.listener"] = door(text, "--text")
     if listen:
-        overrides["listeners"] = ",".join(_listener(address) for address in listen)
+        overrides["listeners"] = ",".join(listener(address) for address in listen)
     broker_config = load(config, overrides=overrides)
     configure(broker_config.logging_level, broker_config.logging_format)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -98,12 +108,14 @@ async def _serve(config: "BrokerConfig") -> None:
 
     stopping = asyncio.Event()
     on_stop_signals(stopping.set)
+    try_doors({key: str(config.static[key]) for key in DOORS if key in config.static})
     node = real_node(config)
     try:
         await node.start()
     except OSError as error:
         await node.stop()
-        raise StartupRefused(f"cannot start: {error}", hint=_start_hint(error)) from error
+        reason = _unknown_host(config) if isinstance(error, socket.gaierror) else str(error)
+        raise StartupRefused(f"cannot start: {reason}", hint=_start_hint(error)) from error
     addresses = ", ".join(
         str(Endpoint(name, host, port)) for name, (host, port) in node.addresses.items()
     )
@@ -132,9 +144,8 @@ async def _open_doors(node: "Node", form: str) -> None:
         await node.open_doors()
     except DoorShut as error:
         await node.stop()
-        option = f"--{error.key.partition('.')[0]}"
-        hint = f"choose another address with {option}, or none with {option} off"
-        raise StartupRefused(f"cannot open a door: {error.strerror}", hint=hint) from error
+        message = f"cannot open a door: {error.strerror}"
+        raise StartupRefused(message, hint=hint(error.key)) from error
     assert node.doors is not None
     doors = []
     if node.doors.http is not None:
@@ -157,16 +168,14 @@ def _take_choice(
         overrides[key] = word.lower()
 
 
-def _listener(address: str) -> str:
-    """An address of the command line as Kafka's `listeners` wants it."""
-    named = address if "://" in address else f"PLAINTEXT://{address}"
-    try:
-        parse_endpoint("--listen", named)
-    except InvalidConfig as error:
-        raise typer.BadParameter(
-            f"{address!r}: expected HOST:PORT or NAME://HOST:PORT", param_hint="--listen"
-        ) from error
-    return named
+def _unknown_host(config: "BrokerConfig") -> str:
+    """Which of the hosts to listen on has no address; the resolver does not name it."""
+    for each in config.parsed_listeners():
+        try:
+            socket.getaddrinfo(each.host or None, each.port)
+        except socket.gaierror as error:
+            return f"listeners: there is no host {each.host!r} ({error.strerror})"
+    return "listeners: a host has no address"
 
 
 def _start_hint(error: OSError) -> str:

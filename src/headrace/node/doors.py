@@ -76,7 +76,9 @@ class Doors:
             except OSError as error:
                 if key in self._config.static:
                     raise DoorShut(key, error) from error
-                logger.warning("a door stays shut: key=%s error=%s", key, error)
+                option = f"--{key.partition('.')[0]}"
+                hint = f"choose another address with {option} HOST:PORT, or none with {option} off"
+                logger.warning("a door stays shut: key=%s error=%s hint=%s", key, error, hint)
 
     async def close(self) -> None:
         """Answer what is under way and let consumers leave their groups."""

@@ -1,0 +1,91 @@
+"""Addresses of the command line: read before anything starts, and tried where they were named."""
+
+import errno
+import re
+import socket
+from collections.abc import Mapping
+
+import typer
+
+from headrace.core.errors import InvalidConfig, StartupRefused
+from headrace.core.listeners import parse_door, parse_endpoint
+
+_PORT_MAX = 65535
+
+
+def listener(address: str) -> str:
+    """An address of `--listen` as Kafka's `listeners` wants it."""
+    _check_port(address, "--listen")
+    named = address if "://" in address else f"PLAINTEXT://{address}"
+    try:
+        parse_endpoint("--listen", named)
+    except InvalidConfig as error:
+        raise typer.BadParameter(
+            f"{address!r}: expected HOST:PORT or NAME://HOST:PORT", param_hint="--listen"
+        ) from error
+    return named
+
+
+def door(address: str, option: str) -> str:
+    """An address of `--http` or `--text`."""
+    _check_port(address, option)
+    try:
+        parse_door(option, address)
+    except InvalidConfig as error:
+        raise typer.BadParameter(
+            f"{address!r}: expected HOST:PORT, or off", param_hint=option
+        ) from error
+    return address
+
+
+def _check_port(address: str, option: str) -> None:
+    port = re.search(r":(\d+)$", address.strip())
+    if port and int(port[1]) > _PORT_MAX:
+        raise typer.BadParameter(
+            f"{address!r}: the port must be 0 to {_PORT_MAX}", param_hint=option
+        )
+
+
+def try_doors(doors: Mapping[str, str]) -> None:
+    """Refuse to start where a door (its key, its address) cannot be opened.
+
+    Doors open after the Kafka listener: who was told that the broker is ready should not see it
+    end a moment later over an address.
+    """
+    for key, address in doors.items():
+        place = parse_door(key, address)
+        if place is None:
+            continue
+        try:
+            _try(*place)
+        except OSError as error:
+            reason = str(bind_failure(error, place))
+            raise StartupRefused(f"cannot open a door: {key}: {reason}", hint=hint(key)) from error
+
+
+def _try(host: str, port: int) -> None:
+    flags = socket.AI_PASSIVE
+    places = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=flags)
+    for family, kind, protocol, _, address in places:
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            probe.bind(address)
+            probe.listen(1)
+
+
+def bind_failure(error: OSError, place: tuple[str, int]) -> str:
+    """The failure with the address it is about."""
+    host, port = place
+    if isinstance(error, socket.gaierror):
+        return f"there is no host {host!r} ({error.strerror})"
+    if error.errno == errno.EADDRINUSE:
+        return f"{host}:{port} is taken by another program"
+    return f"{host}:{port}: {error.strerror or error}"
+
+
+def hint(key: str) -> str:
+    """What to do about a door that cannot be opened."""
+    option = f"--{key.partition('.')[0]}"
+    return f"choose another address with {option}, or none with {option} off"
