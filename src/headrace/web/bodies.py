@@ -2,64 +2,100 @@
 
 import asyncio
 from collections.abc import AsyncIterator, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 import msgspec
 
-from headrace.web.errors import HttpError
-from headrace.web.operations import Receive
+from headrace.web.errors import BODIES_FULL, RETRY_AFTER, HttpError
+from headrace.web.operations import Call
 
-if TYPE_CHECKING:
-    from headrace.web.settings import WebSettings
+_CLOSE: Final = (b"connection", b"close")
 
 
 class ClientGone(Exception):
     """The client has closed its connection: there is nobody to answer."""
 
 
-async def chunks(receive: Receive, settings: "WebSettings") -> AsyncIterator[bytes]:
-    """The parts of a body as they come in; a client that stops in the middle is refused."""
+class Held:
+    """Bytes of bodies that are not complete or not worked off, over all connections of a door."""
+
+    __slots__ = ("_bytes_max", "count")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self.count = 0
+
+    def change(self, before: int, now: int) -> None:
+        """A request that held `before` bytes holds so many now, if there is room."""
+        if now > before and self.count + now - before > self._bytes_max:
+            raise HttpError(
+                BODIES_FULL,
+                "too many large bodies are on their way at once",
+                hint="this may pass: send the request again",
+                headers=(*RETRY_AFTER, _CLOSE),
+            )
+        self.count += now - before
+
+
+async def chunks(call: Call) -> AsyncIterator[bytes]:
+    """The parts of a stream as they come in; a client that stops in the middle is refused."""
+    seconds = call.door.settings.request_timeout_ms / 1000
     while True:
-        message = await _next_part(receive, settings)
-        if message["type"] == "http.disconnect":
-            raise ClientGone
+        message = await _next_part(call, seconds)
         if message.get("body"):
             yield message["body"]
         if not message.get("more_body"):
             return
 
 
-async def _next_part(receive: Receive, settings: "WebSettings") -> MutableMapping[str, Any]:
+async def _next_part(call: Call, seconds: float) -> MutableMapping[str, Any]:
     try:
-        async with asyncio.timeout(settings.request_timeout_ms / 1000):
-            return await receive()
+        async with asyncio.timeout(seconds):
+            message = await call.receive()
     except TimeoutError:
         raise HttpError(
             408,
-            f"the body stood still for {settings.request_timeout_ms} ms",
-            headers=((b"connection", b"close"),),
+            "the body stood still, or came too slowly",
+            hint="what takes long is sent as a stream of lines, application/x-ndjson",
+            headers=(_CLOSE,),
         ) from None
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    return message
 
 
-async def whole(receive: Receive, settings: "WebSettings", announced: bytes | None) -> bytes:
-    """The whole body, unless it is larger than the door takes at once."""
+async def whole(call: Call) -> bytes:
+    """The whole body, unless it is larger than the door takes at once, or comes too slowly."""
+    settings = call.door.settings
     limit = settings.body_bytes_max
+    announced = call.header(b"content-length")
     if announced is not None and announced.isdigit() and int(announced[:20]) > limit:
         raise too_large(limit)
-    first = await _next_part(receive, settings)
-    if first["type"] == "http.disconnect":
-        raise ClientGone
+    patience = settings.request_timeout_ms / 1000
+    first = await _next_part(call, patience)
     body: bytes = first.get("body", b"")
     if first.get("more_body"):
-        parts = bytearray(body)
-        async for part in chunks(receive, settings):
-            parts += part
-            if len(parts) > limit:
-                raise too_large(limit)
-        body = bytes(parts)
+        body = await _rest(call, body, patience)
     if len(body) > limit:
         raise too_large(limit)
     return body
+
+
+async def _rest(call: Call, begun: bytes, patience: float) -> bytes:
+    """What comes behind the first part. Who sends next to nothing is not waited for either."""
+    settings = call.door.settings
+    now = asyncio.get_running_loop().time
+    started = now()
+    parts = bytearray(begun)
+    while True:
+        call.hold(len(parts))
+        due = started + patience + len(parts) / settings.body_bytes_per_second_min
+        message = await _next_part(call, min(patience, max(0.0, due - now())))
+        parts += message.get("body", b"")
+        if len(parts) > settings.body_bytes_max:
+            raise too_large(settings.body_bytes_max)
+        if not message.get("more_body"):
+            return bytes(parts)
 
 
 def too_large(limit: int) -> HttpError:
@@ -67,7 +103,7 @@ def too_large(limit: int) -> HttpError:
         41301,
         f"the body is larger than {limit} bytes",
         hint="send less at once, or stream application/x-ndjson to POST /topics/{topic}",
-        headers=((b"connection", b"close"),),
+        headers=(_CLOSE,),
     )
 
 

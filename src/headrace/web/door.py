@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.web.bodies import ClientGone
+from headrace.web.bodies import ClientGone, Held
 from headrace.web.door_metrics import DoorMetrics, RequestCounts
 from headrace.web.errors import TOO_MANY, HttpError
 from headrace.web.group_metrics import GroupMetrics
@@ -86,6 +86,7 @@ class Door:
         self.watches: set[asyncio.Future[None]] = set()
         """Ends of clients that something waits for; all of them end when the door closes."""
         self.turns = Turns()
+        self.held = Held(settings.held_bytes_max)
         self.streams = Streams(settings.streams_max)
         self.instances: Instances = Instances(settings)
 

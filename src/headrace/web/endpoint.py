@@ -48,6 +48,14 @@ class Endpoint:
 
         call = Call(self._door, scope, receive, counted)
         try:
+            await self._serve(call, method)
+        finally:
+            if call.held_bytes:
+                call.hold(0)
+
+    async def _serve(self, call: Call, method: str) -> None:
+        scope = call.scope
+        try:
             operation = self._by_method.get(method)
             if operation is None:
                 raise self._wrong_method(method)
@@ -76,7 +84,7 @@ class Endpoint:
         await send_answer(call, operation.status, answer)
 
     async def _body(self, call: Call, operation: Operation) -> Any:
-        body = await bodies.whole(call.receive, self._door.settings, call.header(b"content-length"))
+        body = await bodies.whole(call)
         if not body and not operation.body_required:
             return None
         media.content_type(call.header(b"content-type"), operation.consumes)

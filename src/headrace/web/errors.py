@@ -58,9 +58,11 @@ ALREADY_SUBSCRIBED: Final = 40901
 INSTANCE_EXISTS: Final = 40902
 ILLEGAL_STATE: Final = 40903
 INVALID_CONSUMER_CONFIG: Final = 42204
+TOO_MANY_RECORDS: Final = 41304
 OFFSET_OUT_OF_RANGE: Final = 41601
 TOO_MANY: Final = 42901
 RETRY: Final = 50301
+BODIES_FULL: Final = 50303
 UNEXPECTED: Final = 50002
 
 # A refusal by a Kafka rule, as (code of this door, hint where the error itself brings none).
@@ -123,7 +125,7 @@ _UNPROCESSABLE: Final = frozenset(
         ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
-_RETRY_AFTER: Final = ((b"retry-after", b"1"),)
+RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 
 
 def no_partition(topic: str, partition: int, count: int) -> HttpError:
@@ -148,5 +150,5 @@ def of_failure(error: HeadraceError) -> HttpError:
         return HttpError(422, message, hint=error.hint, kafka_error=code.name)
     if error.retriable:
         hint = error.hint or "this may pass: send the request again"
-        return HttpError(RETRY, message, hint=hint, kafka_error=code.name, headers=_RETRY_AFTER)
+        return HttpError(RETRY, message, hint=hint, kafka_error=code.name, headers=RETRY_AFTER)
     return HttpError(UNEXPECTED, message, hint=error.hint, kafka_error=code.name)

@@ -59,6 +59,7 @@ class Call:
         "answer_headers",
         "body",
         "door",
+        "held_bytes",
         "is_interrupted",
         "media",
         "path",
@@ -79,6 +80,8 @@ class Call:
         self.media = media.JSON
         """The content type of the answer."""
         self.answer_headers: list[tuple[bytes, bytes]] = []
+        self.held_bytes = 0
+        """What of the body counts against the limit of the door."""
         self.is_interrupted = False
         """The client has gone while something was waited for."""
 
@@ -91,6 +94,11 @@ class Call:
         """Whether the connection is known to be closed."""
         connection = self.scope.get(CONNECTION)
         return connection is not None and connection.transport.is_closing()
+
+    def hold(self, count: int) -> None:
+        """So many bytes of the body are held from now on; refused if the door holds too many."""
+        self.door.held.change(self.held_bytes, count)
+        self.held_bytes = count
 
     def hang_up(self) -> None:
         """Drop the connection, with what its client has not read yet."""

@@ -1,19 +1,34 @@
-"""POST of records to a topic or to one of its partitions."""
+"""POST of records to a topic or to one of its partitions.
 
-from typing import Annotated, Literal
+Records are read, appended and answered some hundred at a time; in between the event loop serves
+everybody else.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
 from headrace.core.errors import HeadraceError
-from headrace.gateway import IdempotencyKeyReused, Produced
+from headrace.gateway import IdempotencyKeyReused, OutRecord, Produced
 from headrace.web import bodies, media
 from headrace.web.endpoint import send_answer
-from headrace.web.errors import HttpError
+from headrace.web.errors import TOO_MANY_RECORDS, HttpError
 from headrace.web.operations import Call, Operations
 from headrace.web.produce_stream import StreamSummary, produce_failure, produce_lines
+from headrace.web.record_counts import count_records, records_at_most
 from headrace.web.record_formats import RecordIn, out_records
 
 RECORDS = Operations("produce")
+
+T = TypeVar("T")
+
+RECORDS_MAX: Final = 40_000
+"""Records of one request; a stream of lines may have any number."""
+KEYED_RECORDS_MAX: Final = 5_000
+"""Records of one request with an Idempotency-Key: they are claimed and sent all at once."""
+SLICE_RECORDS: Final = 300
 
 _KEY_CHARACTERS_MAX = 255
 _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
@@ -65,6 +80,7 @@ class ProduceAnswer(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(ProduceBody)
+_encode = msgspec.json.Encoder().encode
 _TAKES = (*media.RECORDS, media.NDJSON)
 _GIVES = (media.JSON, media.KAFKA, media.KAFKA_JSON, media.KAFKA_BINARY, media.NDJSON)
 
@@ -109,13 +125,73 @@ async def _produce(call: Call, partition: int | None) -> None:
         await produce_lines(call, partition, call.query.acks_number, call.query.timeout_ms)
         return
     key = _idempotency_key(call)
-    body = await bodies.whole(call.receive, call.door.settings, call.header(b"content-length"))
+    body = await bodies.whole(call)
+    await _check_count(call, body, RECORDS_MAX if key is None else KEYED_RECORDS_MAX)
     async with call.door.turns:
         decoded = bodies.decode(_decoder, body)
-        _refuse_schemas(decoded)
-        records = out_records(decoded.records, media.FORMATS[offered], partition)
+    _refuse_schemas(decoded)
+    records: list[OutRecord] = []
+    for some in _slices(decoded.records):
+        async with call.door.turns:
+            records += out_records(some, media.FORMATS[offered], partition, first=len(records))
+    if key is None:
+        produced = await _append(call, records)
+    else:
+        produced = await _append_once(call, records, key)
+    await send_answer(call, 200, await _answer(call, produced))
+
+
+async def _check_count(call: Call, body: bytes, limit: int) -> None:
+    """Refuse too many records before any is made."""
+    if records_at_most(body) <= limit:
+        return
+    counting = count_records(body)
+    while True:
+        async with call.door.turns:
+            count = next(counting, None)
+        if count is None:
+            return
+        if count > limit:
+            raise HttpError(
+                TOO_MANY_RECORDS,
+                f"the body has more than {limit} records",
+                hint="send fewer at once, or stream application/x-ndjson to POST /topics/{topic}",
+            )
+
+
+def _slices(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    if len(items) <= SLICE_RECORDS:
+        yield items
+        return
+    for start in range(0, len(items), SLICE_RECORDS):
+        yield items[start : start + SLICE_RECORDS]
+
+
+async def _append(call: Call, records: Sequence[OutRecord]) -> list[Produced]:
+    """Slice after slice; where one cannot be sent, what comes behind it fails like it."""
+    now = asyncio.get_running_loop().time
+    deadline = now() + call.query.timeout_ms / 1000
+    produced: list[Produced] = []
+    for some in _slices(records):
+        left_ms = max(1, round((deadline - now()) * 1000))
+        try:
+            produced += await call.gateway.produce(
+                call.path["topic"], some, acks=call.query.acks_number, timeout_ms=left_ms
+            )
+        except HeadraceError as error:
+            if not produced:
+                raise
+            behind = records[len(produced) :]
+            produced += [Produced(each.partition or 0, -1, error) for each in behind]
+            break
+        if len(some) < len(records):
+            await asyncio.sleep(0)
+    return produced
+
+
+async def _append_once(call: Call, records: Sequence[OutRecord], key: str) -> list[Produced]:
     try:
-        produced = await call.gateway.produce(
+        return await call.gateway.produce(
             call.path["topic"],
             records,
             acks=call.query.acks_number,
@@ -124,21 +200,29 @@ async def _produce(call: Call, partition: int | None) -> None:
         )
     except IdempotencyKeyReused as error:
         raise HttpError(40906, error.message, hint=error.hint) from error
-    await send_answer(call, 200, _answer(produced))
 
 
-def _answer(produced: list[Produced]) -> ProduceAnswer:
+async def _answer(call: Call, produced: Sequence[Produced]) -> ProduceAnswer | bytes:
     if all(each.error is not None for each in produced):
         # Nothing was appended: the request as a whole has failed.
         first = produced[0].error
         assert first is not None
         raise produce_failure(first)
-    return ProduceAnswer(
-        [
-            ProducedOffset(partition, offset) if error is None else _failed(partition, error)
-            for partition, offset, error in produced
-        ]
-    )
+    if len(produced) <= SLICE_RECORDS:
+        return ProduceAnswer(_offsets(produced))
+    head, tail = _encode(ProduceAnswer([])).split(b"[]")
+    pieces: list[bytes] = []
+    for some in _slices(produced):
+        async with call.door.turns:
+            pieces.append(_encode(_offsets(some))[1:-1])
+    return b"%b[%b]%b" % (head, b",".join(pieces), tail)
+
+
+def _offsets(produced: Sequence[Produced]) -> list[ProducedOffset]:
+    return [
+        ProducedOffset(partition, offset) if error is None else _failed(partition, error)
+        for partition, offset, error in produced
+    ]
 
 
 def _failed(partition: int, error: HeadraceError) -> ProducedOffset:

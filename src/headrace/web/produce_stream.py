@@ -5,7 +5,7 @@ line fails alone. The answer is a summary, or one line for each record if the cl
 `application/x-ndjson`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -25,6 +25,7 @@ from headrace.web.operations import Call
 from headrace.web.record_formats import RecordIn, out_records
 
 BATCH_BYTES = 64 * 1024
+SLICE_LINES = 1000
 ERRORS_SHOWN_MAX = 100
 
 _decoder = msgspec.json.Decoder(RecordIn)
@@ -70,6 +71,10 @@ class Lines:
         self._rest = bytearray()
         self._line_bytes_max = line_bytes_max
 
+    def __len__(self) -> int:
+        """Bytes of the line that is not complete."""
+        return len(self._rest)
+
     def feed(self, chunk: bytes) -> list[bytes]:
         """Whole lines, together about `BATCH_BYTES` each; what is left waits."""
         rest = self._rest
@@ -92,6 +97,16 @@ class Lines:
         return bytes(self._rest)
 
 
+def in_slices(batch: bytes) -> Iterator[bytes]:
+    """The same lines, not too many at once however short they are."""
+    if batch.count(b"\n") <= SLICE_LINES:
+        yield batch
+        return
+    lines = batch.split(b"\n")
+    for start in range(0, len(lines) - 1, SLICE_LINES):
+        yield b"\n".join([*lines[start : min(start + SLICE_LINES, len(lines) - 1)], b""])
+
+
 class _Stream:
     """One stream of lines into one topic."""
 
@@ -110,12 +125,14 @@ class _Stream:
         self._partitions: dict[int, PartitionSummary] = {}
 
     async def run(self) -> None:
-        settings = self._call.door.settings
-        lines = Lines(settings.body_bytes_max)
+        lines = Lines(self._call.door.settings.body_bytes_max)
         try:
-            async for chunk in bodies.chunks(self._call.receive, settings):
+            async for chunk in bodies.chunks(self._call):
                 for batch in lines.feed(chunk):
-                    await self._append(batch)
+                    for some in in_slices(batch):
+                        await self._append(some)
+                if len(lines) > BATCH_BYTES or self._call.held_bytes:
+                    self._call.hold(len(lines))
             await self._append(lines.finish())
         except HeadraceError as error:
             await self._finish(of_failure(error))

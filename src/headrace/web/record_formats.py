@@ -72,12 +72,12 @@ class BadRecord(HttpError):
 
 
 def out_records(
-    records: Iterable[RecordIn], formats: Formats, partition: int | None = None
+    records: Iterable[RecordIn], formats: Formats, partition: int | None = None, *, first: int = 0
 ) -> list[OutRecord]:
-    """Records for the gateway; all to one partition if it is given."""
+    """Records for the gateway; all to one partition if it is given. Counted from `first`."""
     key_default, value_default = formats
     found = []
-    for number, record in enumerate(records):
+    for number, record in enumerate(records, first):
         try:
             value = _stored(record.value, record.value_format or value_default)
             key = _stored(record.key, record.key_format or key_default)

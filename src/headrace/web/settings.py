@@ -18,6 +18,10 @@ class WebSettings:
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     body_bytes_max: int = 4 * 1024 * 1024
+    held_bytes_max: int = 64 * 1024 * 1024
+    """Bodies, and unfinished lines of streams, of all connections together."""
+    body_bytes_per_second_min: int = 32 * 1024
+    """A body that is not a stream has `request_timeout_ms`, and a second for so many bytes."""
     header_bytes_max: int = 32 * 1024
     connections_max: int = 4096
     streams_max: int = 2048

@@ -146,6 +146,53 @@ def test_a_body_that_stands_still_is_not_waited_for(impatient: Web) -> None:
     assert "stood still" in str(body["message"])
 
 
+def test_a_body_that_comes_by_drops_is_not_waited_for(impatient: Web) -> None:
+    """It never stands still for long, and would never be complete."""
+    with impatient.connect() as connection:
+        connection.sendall(
+            b"POST /topics/orders HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n"
+            b"Content-Type: application/json\r\n\r\n"
+        )
+        connection.settimeout(0.1)
+        deadline = time.monotonic() + 20
+        received = b""
+        while not received and time.monotonic() < deadline:
+            connection.sendall(b" ")
+            with suppress(TimeoutError):
+                received = connection.recv(65536)
+    assert b" 408 " in received.splitlines()[0]
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/x-ndjson"])
+def test_large_bodies_are_held_only_to_a_limit(kind: str) -> None:
+    """Many halves of bodies; small requests are served all the same."""
+    settings = WebSettings(held_bytes_max=1_000_000)
+    head = f"POST /topics/orders HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n"
+    half = f"{head}Content-Length: 2000000\r\n\r\n".encode() + b" " * 700_000
+    with Broker() as broker, remote_web(broker, settings) as web, web.connect() as first:
+        broker.create_topic("orders")
+        first.sendall(half)
+        deadline = time.monotonic() + 20
+        while True:
+            with web.connect() as other:
+                other.settimeout(1)
+                with suppress(TimeoutError, ConnectionError):
+                    other.sendall(half)
+                    received = other.recv(65536)
+                    break
+            assert time.monotonic() < deadline
+        assert b" 503 " in received.splitlines()[0]
+        assert b"retry-after: 1" in received
+        assert (
+            web.ask("POST", "/topics/orders", json={"records": [{"value": 1}]}).status_code == 200
+        )
+        first.close()
+        body = json.dumps({"records": [{"value": "x" * 700_000}]})
+        headers = {"content-type": "application/json"}
+        while web.ask("POST", "/topics/orders", content=body, headers=headers).status_code != 200:
+            assert time.monotonic() < deadline, "what is gone is held no longer"
+
+
 def test_a_connection_without_requests_is_closed(impatient: Web) -> None:
     with impatient.connect() as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
