@@ -8,13 +8,14 @@ from typing import Final
 from headrace.client.aio.client import AsyncClient
 from headrace.client.aio.reader import AsyncReader
 from headrace.client.core.failures import error_for
-from headrace.client.core.fetched import decode_chunk, whole_batches
+from headrace.client.core.fetched import whole_batches
 from headrace.client.core.flows import Ask
 from headrace.client.core.lookups import STALE_METADATA, partition_error
 from headrace.client.core.models import EARLIEST, LATEST, FetchedChunk, OffsetSpec, at_time
 from headrace.client.core.settings import ReaderSettings
 from headrace.core.errors import ErrorCode, HeadraceError, OffsetOutOfRange
 from headrace.core.ids import NO_TOPIC_ID, NodeId, TopicPartition
+from headrace.gateway.pages import Pages
 from headrace.gateway.topics import Topics
 from headrace.gateway.values import ReadResult
 from headrace.protocol.messages.fetch import (
@@ -41,6 +42,7 @@ class Reading:
     def __init__(self, client: AsyncClient, topics: Topics) -> None:
         self._client = client
         self._topics = topics
+        self._pages = Pages()
         # Connections of their own for fetches: what is shared must not wait behind a long poll.
         self._idle_channels: list[int] = []
 
@@ -61,44 +63,17 @@ class Reading:
         if offset is None:
             spec = EARLIEST if timestamp_ms is None else at_time(timestamp_ms)
             offset = await self.offset_of(where, spec)
-        records: list[Record] = []
         position = offset
         while True:
             data = await self._fetch(where, position, max_bytes, wait_ms)
             batches, last = whole_batches(data.records or b"")
+            records: list[Record] = []
             if last is not None:
-                position = self._take(where, position, batches, last, data, records, max_records)
+                chunk = _chunk(where, position, batches, data)
+                records, position = await self._pages.take(chunk, position, last, max_records)
             # Batches of markers alone hold nothing to show, but there may be more behind them.
             if records or last is None or max_records <= 0:
                 return ReadResult(records, position, data.last_stable_offset, data.log_start_offset)
-
-    def _take(
-        self,
-        where: TopicPartition,
-        position: int,
-        batches: memoryview,
-        last_offset: int,
-        data: PartitionData,
-        out: list[Record],
-        max_records: int,
-    ) -> int:
-        aborted = [(txn.producer_id, txn.first_offset) for txn in data.aborted_transactions or ()]
-        chunk = FetchedChunk(
-            where,
-            position,
-            batches,
-            data.high_watermark,
-            data.last_stable_offset,
-            data.log_start_offset,
-            aborted,
-        )
-        for _, found in decode_chunk(chunk, position, check_crc=True):
-            room = max_records - len(out)
-            if len(found) > room:
-                out += found[:room]
-                return out[-1].offset + 1 if out else position
-            out += found
-        return last_offset + 1
 
     async def check(self, where: TopicPartition) -> None:
         """Raise unless the partition exists."""
@@ -220,6 +195,20 @@ class Reading:
             prefetch_bytes=0,
         )
         return Follower(self._client.reader(positions, settings))
+
+
+def _chunk(
+    where: TopicPartition, position: int, batches: memoryview, data: PartitionData
+) -> FetchedChunk:
+    return FetchedChunk(
+        where,
+        position,
+        batches,
+        data.high_watermark,
+        data.last_stable_offset,
+        data.log_start_offset,
+        [(txn.producer_id, txn.first_offset) for txn in data.aborted_transactions or ()],
+    )
 
 
 class Follower:

@@ -50,17 +50,24 @@ def decode_chunk(
     chunk: FetchedChunk, start: int, *, check_crc: bool
 ) -> Iterator[tuple[int, list[Record]]]:
     """The records of a chunk from offset `start` on: leader epoch and list of each batch."""
-    aborted = _Aborted(chunk.aborted)
-    for position, header in _checked(chunk, check_crc=check_crc):
-        if header.last_offset < start:
-            continue
-        if aborted.hides(header, chunk.data, position) or header.is_control:
-            continue
+    for position, header in visible_batches(chunk, start, check_crc=check_crc):
         records = list(iterate_records(chunk.data, position, header))
         if records and records[0].offset < start:
             records = [record for record in records if record.offset >= start]
         if records:
             yield header.leader_epoch, records
+
+
+def visible_batches(
+    chunk: FetchedChunk, start: int, *, check_crc: bool
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch with records to show from offset `start` on."""
+    aborted = _Aborted(chunk.aborted)
+    for position, header in _checked(chunk, check_crc=check_crc):
+        if header.last_offset < start:
+            continue
+        if not aborted.hides(header, chunk.data, position) and not header.is_control:
+            yield position, header
 
 
 def _checked(chunk: FetchedChunk, *, check_crc: bool) -> Iterator[tuple[int, BatchHeader]]:
