@@ -7,7 +7,7 @@ from types import TracebackType
 from headrace.client.aio.admin import AsyncAdmin
 from headrace.client.aio.client import AsyncClient
 from headrace.client.core.group_models import CommittedOffset, PartitionLag
-from headrace.client.core.models import OffsetSpec
+from headrace.client.core.models import EARLIEST, LATEST, OffsetSpec
 from headrace.core.ids import TopicPartition
 from headrace.gateway.group_offsets import GroupOffsets
 from headrace.gateway.idempotency import Claims
@@ -149,10 +149,22 @@ class Gateway:
     async def reset(
         self, group: str, places: Mapping[TopicPartition, int | OffsetSpec]
     ) -> dict[TopicPartition, int]:
-        """Move a group without members to offsets, ends or times; returns the offsets chosen."""
-        chosen = await self.offsets_of(places)
+        """Move a group without members to offsets, ends or times; returns the offsets chosen.
+
+        An offset that a partition does not hold becomes the nearest of its ends.
+        """
+        chosen = await self._within_ends(await self.offsets_of(places))
         await self._group_offsets.commit(group, chosen)
         return chosen
+
+    async def _within_ends(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        firsts = await self.offsets_of(dict.fromkeys(offsets, EARLIEST))
+        ends = await self.offsets_of(dict.fromkeys(offsets, LATEST))
+        return {
+            where: min(max(offset, firsts[where]), ends[where]) for where, offset in offsets.items()
+        }
 
     async def lag(self, group: str) -> list[PartitionLag]:
         """How far behind a group is, partition by partition."""

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from headrace.client.core.group_models import PartitionLag
 from headrace.client.core.models import OffsetSpec
 from headrace.core.ids import TopicPartition
 from headrace.gateway import Gateway
@@ -39,12 +40,18 @@ async def offsets(gateway: Gateway, words: Words) -> bytes:
         for lag in await gateway.lag(group)
         if topic is None or lag.partition.topic == topic.decode(errors="replace")
     ]
-    lines = [
+    return b"".join(_line(lag) for lag in found) + replies.ok(count=len(found))
+
+
+def _line(lag: PartitionLag) -> bytes:
+    """A group that is said to have read more than there is has no lag, and is told apart."""
+    beyond = ""
+    if lag.committed is not None and lag.end is not None and lag.committed > lag.end:
+        beyond = f" beyond_end={lag.committed - lag.end}"
+    return (
         f"OFFSET {lag.partition.topic} {lag.partition.partition} committed={_known(lag.committed)}"
-        f" end={_known(lag.end)} lag={_known(lag.lag)}\n".encode()
-        for lag in found
-    ]
-    return b"".join(lines) + replies.ok(count=len(found))
+        f" end={_known(lag.end)} lag={_known(lag.lag)}{beyond}\n".encode()
+    )
 
 
 def _known(value: int | None) -> str:
@@ -76,11 +83,14 @@ async def reset(gateway: Gateway, words: Words, now_ms: int) -> bytes:
     else:
         places = dict.fromkeys(wanted, place)
     chosen = await gateway.reset(group, places)
-    lines = [
-        f"OFFSET {where.topic} {where.partition} committed={offset}\n".encode()
-        for where, offset in chosen.items()
-    ]
+    lines = [_moved(where, places[where], offset) for where, offset in chosen.items()]
     return b"".join(lines) + replies.ok(count=len(chosen))
+
+
+def _moved(where: TopicPartition, wanted: int | OffsetSpec, offset: int) -> bytes:
+    """An offset that the partition does not hold has become the nearest that it does."""
+    instead = f" instead_of={wanted}" if isinstance(wanted, int) and wanted != offset else ""
+    return f"OFFSET {where.topic} {where.partition} committed={offset}{instead}\n".encode()
 
 
 async def groups(gateway: Gateway, words: Words) -> bytes:

@@ -136,6 +136,13 @@ async def test_offsets_are_committed_and_reset_from_outside(gateway: Gateway, gr
     assert {w: c.offset for w, c in (await gateway.offsets(group)).items()} == {zero: 0, one: 3}
 
 
+async def test_a_reset_stays_within_what_a_partition_holds(gateway: Gateway, group: str) -> None:
+    zero, one = await filled(gateway, 2)
+    await gateway.admin.delete_records({zero: 2})
+    assert await gateway.reset(group, {zero: 0, one: 999_999}) == {zero: 2, one: 3}
+    assert {w: c.offset for w, c in (await gateway.offsets(group)).items()} == {zero: 2, one: 3}
+
+
 async def test_a_group_with_members_is_not_moved_from_outside(gateway: Gateway, group: str) -> None:
     [where] = await filled(gateway, 1)
     async with await gateway.join(group, ["orders"]) as member:

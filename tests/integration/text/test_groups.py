@@ -117,3 +117,30 @@ async def test_a_group_with_members_is_not_reset(
     assert await client.ok(f"RESET {group} {topic} TO BEGINNING") == [
         f"OFFSET {topic} 0 committed=0"
     ]
+
+
+async def test_a_group_is_not_reset_beyond_the_ends(
+    client: TextClient, topic: str, group: str
+) -> None:
+    for number in range(3):
+        await client.ok(f"PUBLISH {topic} {number}")
+    assert await client.ok(f"RESET {group} {topic} PARTITION 0 TO 999999") == [
+        f"OFFSET {topic} 0 committed=3 instead_of=999999"
+    ]
+    assert await client.ok(f"OFFSETS {group}") == [f"OFFSET {topic} 0 committed=3 end=3 lag=0"]
+    assert await client.ok(f"RESET {group} {topic} PARTITION 0 TO 2") == [
+        f"OFFSET {topic} 0 committed=2"
+    ]
+
+
+async def test_a_commit_beyond_the_end_is_shown_as_such(
+    client: TextClient, topic: str, group: str
+) -> None:
+    await client.ok(f"PUBLISH {topic} v")
+    await client.ok(f"COMMIT {group} {topic} 0 12345")
+    assert await client.ok(f"OFFSETS {group}") == [
+        f"OFFSET {topic} 0 committed=12345 end=1 lag=0 beyond_end=12344"
+    ]
+    assert await client.ok(f"RESET other-{group} {topic} TO GROUP {group}") == [
+        f"OFFSET {topic} 0 committed=1 instead_of=12345"
+    ]
