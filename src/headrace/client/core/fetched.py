@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop
+from itertools import islice
 from struct import Struct
 
 from headrace.client.core.models import FetchedChunk
@@ -24,6 +25,8 @@ _BASE_AND_LENGTH = Struct(">qi")
 _LAST_DELTA_AT = 23
 _CONTROL_KEY = Struct(">hh")
 NO_EPOCH_KNOWN = -1
+# A few milliseconds of work.
+_PIECE_RECORDS = 1_000
 
 
 def whole_batches(data: Buffer) -> tuple[memoryview, int | None]:
@@ -49,13 +52,20 @@ def whole_batches(data: Buffer) -> tuple[memoryview, int | None]:
 def decode_chunk(
     chunk: FetchedChunk, start: int, *, check_crc: bool
 ) -> Iterator[tuple[int, list[Record]]]:
-    """The records of a chunk from offset `start` on: leader epoch and list of each batch."""
+    """The records of a chunk from offset `start` on: leader epoch and list of each batch.
+
+    A batch may hold a million records; a large one comes in pieces, decoded as they are asked for.
+    """
     for position, header in visible_batches(chunk, start, check_crc=check_crc):
-        records = list(iterate_records(chunk.data, position, header))
-        if records and records[0].offset < start:
-            records = [record for record in records if record.offset >= start]
-        if records:
-            yield header.leader_epoch, records
+        encoded = iterate_records(chunk.data, position, header)
+        size = _PIECE_RECORDS
+        while size == _PIECE_RECORDS:
+            records = list(islice(encoded, _PIECE_RECORDS))
+            size = len(records)
+            if records and records[0].offset < start:
+                records = [record for record in records if record.offset >= start]
+            if records:
+                yield header.leader_epoch, records
 
 
 def visible_batches(
