@@ -8,23 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from headrace.groups import consumer_steps
 from headrace.groups.classic import expiry, syncing
 from headrace.groups.classic.group import ClassicGroup
-from headrace.groups.consumer import offset_rules
-from headrace.groups.consumer.group import ConsumerGroup
 from headrace.groups.journal import Journal, send
 from headrace.groups.offsets import Offsets
 from headrace.groups.shard import Shard
-from headrace.groups.step import Answer, Caller, Step, Token, Write
-from headrace.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
+from headrace.groups.step import Answer, Step, Write
 from headrace.testing import Broker
 from tests.faults.groups.group_run import BROKER_SETTINGS, SESSION_MS, GroupRun
 
@@ -66,33 +58,6 @@ def give_everybody_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syncing, "_assign", assign)
 
 
-def check_commit(*_: Any) -> None:
-        return None
-
-    def heartbeat(
-        shard: Shard,
-        request: ConsumerGroupHeartbeatRequest,
-        caller: Caller,
-        token: Token,
-        step: Step,
-        *more: Any,
-    ) -> None:
-        group = shard.groups.get(request.group_id)
-        known = isinstance(group, ConsumerGroup) and request.member_id in group.members
-        if known or request.member_epoch <= 0:
-            sound(shard, request, caller, token, step, *more)
-            return
-        answer = ConsumerGroupHeartbeatResponse(
-            member_id=request.member_id,
-            member_epoch=request.member_epoch,
-            heartbeat_interval_ms=100,
-        )
-        step.answer(token, answer)
-
-    monkeypatch.setattr(offset_rules, "check_commit", check_commit)
-    monkeypatch.setattr(consumer_steps, "consumer_heartbeat", heartbeat)
-
-
 def let_nobody_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     """The dead stay members for ever."""
     sound = expiry.expire
@@ -118,7 +83,6 @@ def let_nobody_expire(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_broken_broker_is_found_out(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     broken: Break,
     style: str,
     invariant: str | None,
@@ -126,7 +90,6 @@ def test_a_broken_broker_is_found_out(
     if invariant is None:
         assert _found(tmp_path, broken, style, 1, bound_seconds=20) == set()
         return
-    broken(monkeypatch)
     # Where exactly a kill meets the group is chance: some of them do no harm.
     assert any(
         invariant in _found(tmp_path / str(seed), broken, style, seed, bound_seconds=3)
@@ -139,8 +102,12 @@ def _found(
 ) -> set[str]:
     """The invariants that a short run violates."""
     directory.mkdir(exist_ok=True)
-    with Broker(data_dir=directory / "data", settings=BROKER_SETTINGS) as broker:
+    with (
+        pytest.MonkeyPatch.context() as monkeypatch,
+        Broker(data_dir=directory / "data", settings=BROKER_SETTINGS) as broker,
+    ):
         run = GroupRun(broker, style, seed, directory, bound_seconds=bound_seconds)
+        broken(monkeypatch)
         with run.work():
             if broken is not let_nobody_expire:
                 with run.a_member_stands_still() as still:
