@@ -165,6 +165,25 @@ def test_reading_can_be_kept_to_one_partition(run: Run, headrace_broker: Broker)
     assert run("consume", topic, "-p", "7").code == 2
 
 
+def test_an_offset_behind_the_end_is_told(run: Run, headrace_broker: Broker) -> None:
+    topic = headrace_broker.create_topic("cli-short", partitions=2)
+    assert run("produce", topic, "a", "b", "-p", "0").out == f"sent 2 records to {topic}\n"
+    assert run("produce", topic, "c", "-p", "1").out == f"sent 1 record to {topic}\n"
+    beyond = run("consume", topic, "--from", "99")
+    assert (beyond.code, beyond.out) == (1, "")
+    assert f"no offset 99: {topic}-0 ends at offset 2, {topic}-1 ends at offset 1" in beyond.err
+    assert run("consume", topic, "--from", "2", "-p", "0") == (0, "", ""), "the end itself is one"
+    some = run("consume", topic, "--from", "2")
+    assert (some.code, f"{topic}-1 ends at offset 1" in some.err) == (0, True)
+
+
+def test_a_name_that_no_topic_may_have_is_explained(run: Run) -> None:
+    for words in (["produce", "b d", "v"], ["consume", "b d"]):
+        refused = run(*words)
+        assert refused.code == 1
+        assert "ASCII letters, digits, '.', '_' and '-'" in refused.err
+
+
 def test_wrong_usage_is_exit_code_2(run: Run, headrace_topic: str) -> None:
     assert run("topic", "list", "-o", "xml").code == 2
     assert run("topic", "alter", headrace_topic).code == 2

@@ -115,12 +115,29 @@ def _starts(
         return dict.fromkeys(chosen, EARLIEST if start == "beginning" else LATEST)
     if start.lstrip("-").isdecimal():
         offset = int(start)
+        ends = _ends(client, chosen)
         if offset >= 0:
-            return dict.fromkeys(chosen, offset)
+            return dict.fromkeys(_that_have(offset, ends), offset)
         first = client.admin.list_offsets(dict.fromkeys(chosen, EARLIEST))
-        last = client.admin.list_offsets(dict.fromkeys(chosen, LATEST))
-        return {each: max(first[each].offset, last[each].offset + offset) for each in chosen}
+        return {each: max(first[each].offset, ends[each] + offset) for each in chosen}
     return dict.fromkeys(chosen, at_time(milliseconds(start, "--from", or_else="no offset and ")))
+
+
+def _that_have(offset: int, ends: "dict[TopicPartition, int]") -> "list[TopicPartition]":
+    """The partitions that reach as far as the offset; the others are told, or are an error."""
+    from headrace.core.errors import ApiError, ErrorCode
+
+    reached = [each for each, end in ends.items() if offset <= end]
+    beyond = [f"{each} ends at offset {end}" for each, end in ends.items() if offset > end]
+    if not reached:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"there is no offset {offset}: {', '.join(beyond)}",
+            hint="count from the end with --from -7, or wait for new records with --from end -F",
+        )
+    for each in beyond:
+        print(f"headrace: nothing to read from {offset} on: {each}", file=sys.stderr)
+    return reached
 
 
 def _ends(client: "Client", partitions: "list[TopicPartition]") -> "dict[TopicPartition, int]":

@@ -161,3 +161,11 @@ def test_a_closed_consumer_says_so(
         consumer.poll()
     with pytest.raises(ClientClosed):
         next(consumer)
+
+
+def test_a_poll_that_can_never_return_anything_says_so(client: Client) -> None:
+    with client.consumer("idle") as consumer:
+        with pytest.raises(ValueError, match=r"subscribe\(\) to topics or assign\(\)"):
+            consumer.poll(0)
+        consumer.assign([])
+        assert consumer.poll(0) == {}

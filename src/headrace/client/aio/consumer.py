@@ -180,7 +180,7 @@ class AsyncConsumer:
 
     async def _poll(self, timeout_ms: float, take: Callable[[], R]) -> R | None:
         engine = self._engine
-        deadline_ms = engine.now_ms() + timeout_ms
+        deadline_ms = engine.start_poll(timeout_ms)
         engine.begin_poll()
         try:
             while True:

@@ -62,6 +62,7 @@ class ConsumerEngine:
             client, settings.group_id, self.membership, self._fetches.arrived.set
         )
         self._is_subscribed = False
+        self._is_assigned = False
         self._placing: asyncio.Task[None] | None = None
         self._committing: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
@@ -84,6 +85,7 @@ class ConsumerEngine:
         self._check_open()
         if self._is_subscribed:
             raise ValueError("this consumer has a subscription; unsubscribe() first")
+        self._is_assigned = True
         wanted = [TopicPartition(*each) for each in partitions]
         self.consuming.remove([each for each in self.fetching.partitions if each not in wanted])
         self.consuming.add(wanted)
@@ -97,11 +99,18 @@ class ConsumerEngine:
     async def leave(self, reason: str) -> None:
         """Give up everything, and tell the group."""
         await self._member.stop()
-        self._is_subscribed = False
+        self._is_subscribed = self._is_assigned = False
         self.consuming.remove(self.fetching.partitions)
         await self._member.leave(reason)
 
     # -- polling
+
+    def start_poll(self, timeout_ms: float) -> float:
+        """Until when a poll may wait; one that can never return anything is a mistake."""
+        self._check_open()
+        if not (self._is_subscribed or self._is_assigned):
+            raise ValueError("nothing to poll for: subscribe() to topics or assign() partitions")
+        return self.now_ms() + timeout_ms
 
     def begin_poll(self) -> None:
         """The program waits for us: its time does not run."""

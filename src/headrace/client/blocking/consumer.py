@@ -196,7 +196,7 @@ class Consumer:
 
     def _poll(self, timeout_ms: float, max_records: int) -> dict[TopicPartition, list[Record]]:
         engine = self._engine
-        deadline_ms = self._do(engine.now_ms) + timeout_ms
+        deadline_ms = self._do(lambda: engine.start_poll(timeout_ms))
         while True:
             outcome = self._call(self._step(deadline_ms, max_records))
             if not isinstance(outcome, Notice):

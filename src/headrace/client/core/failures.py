@@ -123,6 +123,12 @@ class GroupInUse(ApiError):
     default_hint = "stop the members first; `headrace group describe` shows who they are"
 
 
+_HINTS = {
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic's name has 1 to 249 characters: ASCII letters, "
+    "digits, '.', '_' and '-'",
+}
+
+
 def raise_for(code: int, message: str | None, what: str) -> None:
     """Raise the broker's error, if it reported one, naming what was asked."""
     if code:
@@ -133,7 +139,9 @@ def error_for(code: int, message: str | None, what: str) -> ApiError:
     """The exception for a code reported by a broker."""
     known = known_code(code)
     detail = message or known.name.replace("_", " ").lower()
-    return ApiError(known, f"{what}: {detail}")
+    # Brokers that say nothing themselves, as in answers of metadata, leave people guessing.
+    hint = _HINTS.get(known) if message is None else None
+    return ApiError(known, f"{what}: {detail}", hint=hint)
 
 
 def known_code(code: int) -> ErrorCode:

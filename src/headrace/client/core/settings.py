@@ -83,6 +83,7 @@ class ClientSettings:
 
     def __post_init__(self) -> None:
         servers = self.bootstrap_servers
+        _check_servers(servers)
         parts = servers.split(",") if isinstance(servers, str) else list(servers)
         cleaned = tuple(part.strip() for part in parts if part.strip())
         if not cleaned:
@@ -181,6 +182,14 @@ class ReaderSettings:
             )
         at_least(1, self, "partition_bytes_max", "fetch_bytes_max")
         at_least(0, self, "fetch_bytes_min", "fetch_wait_ms_max", "prefetch_bytes")
+
+
+def _check_servers(servers: object) -> None:
+    if not isinstance(servers, Iterable) or isinstance(servers, bytes):
+        raise TypeError(
+            "bootstrap_servers must be 'host:port' or several of them, "
+            f"not {type(servers).__name__}: {servers!r}"
+        )
 
 
 def parse_address(text: str) -> tuple[str, int]:

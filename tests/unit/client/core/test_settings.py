@@ -1,10 +1,12 @@
 """What settings accept, and how they refuse."""
 
 import pickle
+from typing import Any
 
 import pytest
 
 from headrace.client import (
+    Client,
     ClientSettings,
     ProducerSettings,
     ReaderSettings,
@@ -45,6 +47,12 @@ def test_servers_may_come_in_one_string_or_in_many() -> None:
 def test_no_servers_at_all_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="bootstrap_servers"):
         ClientSettings(" , ")
+
+
+@pytest.mark.parametrize("wrong", [9092, None, b"broker:9092"])
+def test_servers_of_the_wrong_type_are_a_type_error(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="bootstrap_servers must be 'host:port'"):
+        Client(wrong)
 
 
 def test_settings_survive_pickling() -> None:
