@@ -1,6 +1,7 @@
 """The application: every noun's routes, the documents about them, and a guard in front."""
 
 from itertools import chain
+from urllib.parse import unquote
 
 from starlette.routing import Route, Router
 
@@ -11,7 +12,7 @@ from headrace.web.endpoint import Endpoint, send_error
 from headrace.web.errors import HttpError
 from headrace.web.groups import GROUPS
 from headrace.web.guard import Guard
-from headrace.web.operations import Operation, Receive, Scope, Send
+from headrace.web.operations import SLASH, Operation, Receive, Scope, Send
 from headrace.web.pages import PAGES
 from headrace.web.produce import RECORDS
 from headrace.web.read import READ
@@ -34,7 +35,22 @@ def create_app(door: Door) -> Guard:
     ]
     # Starlette's router without its application around it: errors are answered by endpoints.
     router = Router(routes=routes, redirect_slashes=False, default=_not_found)
-    return Guard(router, door.settings)
+    return Guard(_ByParts(router), door.settings)
+
+
+class _ByParts:
+    """Wraps a router: a slash that is part of a name, `%2F`, does not part the path."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raw: bytes = scope["raw_path"]
+        if b"%2F" in raw or b"%2f" in raw:
+            parts = (unquote(part) for part in raw.decode("ascii").split("/"))
+            path = "/".join(part.replace("/", SLASH) for part in parts)
+            scope = {**scope, "path": path}
+        await self._router(scope, receive, send)
 
 
 async def _not_found(_scope: Scope, _receive: Receive, send: Send) -> None:

@@ -77,7 +77,7 @@ class Endpoint:
             await send_error(call.send, of_failure(error))
             return
         except Exception:
-            logger.exception("an HTTP request failed: method=%s path=%s", method, scope["path"])
+            logger.exception("an HTTP request failed: method=%s path=%s", method, scope["raw_path"])
             hint = "this is a fault of the broker; its log says more"
             await send_error(call.send, HttpError(500, "internal error", hint=hint))
             return

@@ -6,17 +6,33 @@ page cannot forge, give it away: `Host` (a name of the website that was made to 
 """
 
 import time
+from collections.abc import MutableMapping
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, Final
 
-from headrace.web.endpoint import send_error
+from headrace.web.endpoint import send_bytes, send_error
 from headrace.web.errors import HttpError
 from headrace.web.operations import Receive, Scope, Send
 from headrace.web.settings import WebSettings
 
 _HOSTS_HINT = "use localhost or the broker's address, or name the host in http.allowed.hosts"
 _ORIGINS_HINT = "only this door's own pages may call it; others by http.allowed.origins"
+
+# What pages of named origins may do and see, beyond what browsers let every page do.
+_PREFLIGHT: Final = (
+    (b"access-control-allow-methods", b"GET, HEAD, POST, PATCH, DELETE"),
+    (
+        b"access-control-allow-headers",
+        b"Accept, Content-Type, Idempotency-Key, Last-Event-ID",
+    ),
+    (b"access-control-allow-private-network", b"true"),
+    (b"access-control-max-age", b"600"),
+)
+_EXPOSED: Final = (
+    b"access-control-expose-headers",
+    b"Headrace-Next-Offset, Retry-After, Allow",
+)
 
 
 class Guard:
@@ -34,10 +50,29 @@ class Guard:
         if scope["type"] != "http":
             return
         refusal = self._refusal(scope)
+        if self._origins:
+            send = self._with_origin(scope, send)
         if refusal is not None:
             await send_error(send, refusal)
             return
+        if self._origins and scope["method"] == "OPTIONS" and _is_preflight(scope):
+            await send_bytes(send, 204, b"", list(_PREFLIGHT))
+            return
         await self._app(scope, receive, send)
+
+    def _with_origin(self, scope: Scope, send: Send) -> Send:
+        """Tell browsers which pages may see the answer: those of origins that are named."""
+        origin = _header(scope, b"origin")
+        more = [(b"vary", b"Origin")]
+        if origin is not None and self._is_named(origin.decode("latin-1").lower()):
+            more += [(b"access-control-allow-origin", origin), _EXPOSED]
+
+        async def told(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *more]
+            await send(message)
+
+        return told
 
     def _refusal(self, scope: Scope) -> HttpError | None:
         hosts: list[bytes] = []
@@ -81,7 +116,20 @@ class Guard:
     def _is_own_origin(self, origin: bytes, host: bytes, scheme: str) -> bool:
         told = origin.decode("latin-1").lower()
         own = f"{scheme}://{host.decode('latin-1').lower()}"
-        return told == own or told in self._origins or "*" in self._origins
+        return told == own or self._is_named(told)
+
+    def _is_named(self, origin: str) -> bool:
+        return origin in self._origins or "*" in self._origins
+
+
+def _header(scope: Scope, wanted: bytes) -> bytes | None:
+    return next((value for name, value in scope["headers"] if name == wanted), None)
+
+
+def _is_preflight(scope: Scope) -> bool:
+    """Whether a browser asks if a page may send a request of its own making."""
+    named = {name for name, _ in scope["headers"]}
+    return {b"origin", b"access-control-request-method"} <= named
 
 
 class DateHeader:

@@ -26,6 +26,8 @@ Handler = Callable[["Call"], Awaitable[Any]]
 H = TypeVar("H", bound=Handler)
 
 INT32_MAX: Final = 2**31 - 1
+SLASH: Final = "\udc2f"
+"""Stands for a slash within a part of a path; no path that is sent can have it."""
 CONNECTION: Final = "headrace.connection"
 """Where the server puts the connection of a request in its scope."""
 
@@ -75,6 +77,8 @@ class Call:
         self.receive = receive
         self.send = send
         self.path: dict[str, str] = scope.get("path_params") or {}
+        if SLASH in scope["path"]:
+            self.path = {name: text.replace(SLASH, "/") for name, text in self.path.items()}
         self.query: Any = None
         self.body: Any = None
         self.media = media.JSON

@@ -316,3 +316,17 @@ def test_closing_an_instance_ends_its_long_poll(
         consumer.close()
         assert b" 404 " in waiting.recv(4096)
     assert time.monotonic() - started < 10
+
+
+def test_a_group_may_have_a_slash_in_its_name(web: Web, http: httpx.Client, topic: str) -> None:
+    produce(web, topic, 3)
+    group = f"team/{topic}/100%"
+    path = "team%2F" + topic + "%2F100%25"
+    consumer = Consumer(http, path, name="a b")
+    assert consumer.base.endswith(f"/consumers/{path}/instances/a%20b")
+    consumer.subscribe(topic)
+    assert values(consumer.read(3)) == [0, 1, 2]
+    assert consumer.post("/offsets").status_code == 204
+    assert http.get(f"/groups/{path}").json()["group"] == group
+    consumer.close()
+    assert len(committed(web, group)) == 3

@@ -86,6 +86,49 @@ def test_hosts_and_origins_can_be_allowed() -> None:
         assert web.ask("GET", "/topics", headers=headers).status_code == 403
 
 
+def test_pages_of_allowed_origins_can_use_what_they_are_answered() -> None:
+    """A browser asks first, and shows a page only what is said to be for it."""
+    page = "http://app.example:3000"
+    with local_web(**{"http.allowed.origins": page}) as web:
+        web.broker.create_topic("orders")
+        asked = {
+            "origin": page,
+            "access-control-request-method": "POST",
+            "access-control-request-headers": "content-type,idempotency-key",
+        }
+        leave = web.ask("OPTIONS", "/topics/orders", headers=asked)
+        assert leave.status_code == 204
+        assert leave.headers["access-control-allow-origin"] == page
+        assert "POST" in leave.headers["access-control-allow-methods"]
+        assert "Content-Type" in leave.headers["access-control-allow-headers"]
+        assert "Idempotency-Key" in leave.headers["access-control-allow-headers"]
+        body = {"records": [{"value": 1}]}
+        done = web.ask("POST", "/topics/orders", json=body, headers={"origin": page})
+        assert done.headers["access-control-allow-origin"] == page
+        read = web.ask(
+            "GET", "/topics/orders/partitions/0/records?offset=0", headers={"origin": page}
+        )
+        assert read.headers["headrace-next-offset"] == "1"
+        assert "Headrace-Next-Offset" in read.headers["access-control-expose-headers"]
+        failed = web.ask("GET", "/topics/nowhere", headers={"origin": page})
+        assert (failed.status_code, failed.headers["vary"]) == (404, "Origin")
+        assert failed.headers["access-control-allow-origin"] == page
+        for headers in ({**asked, "origin": "http://evil.example"}, {"origin": "null"}):
+            refused = web.ask("OPTIONS", "/topics/orders", headers=headers)
+            assert refused.status_code == 403
+            assert "access-control-allow-origin" not in refused.headers
+        own = web.ask("GET", "/topics")
+        assert own.headers["vary"] == "Origin"
+        assert "access-control-allow-origin" not in own.headers
+
+
+def test_without_allowed_origins_no_page_is_told_anything(web: Web) -> None:
+    asked = {"origin": web.url, "access-control-request-method": "POST"}
+    answer = web.ask("OPTIONS", "/topics/orders", headers=asked)
+    assert answer.status_code == 405
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
 @pytest.mark.parametrize(
     "nonsense",
     [
