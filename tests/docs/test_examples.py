@@ -52,7 +52,8 @@ def test_the_examples_of_the_client_guide_work() -> None:
     with Broker() as broker:
         said = [run_program(block, broker) for block in python_blocks("docs/client.md")]
     assert said[:2] == ["b'table 4' b'one espresso'\n", "b'table 4' b'one macchiato'\n"]
-    *records, lag_0, lag_1, lag_2 = said[2].splitlines()
+    assert said[2] == "receipts 0\n"
+    *records, lag_0, lag_1, lag_2 = said[3].splitlines()
     assert records == ["b'one espresso'", "b'one macchiato'"]
     assert sorted([lag_0, lag_1, lag_2]) == ["0 0", "1 0", "2 0"]
-    assert said[3:] == ["0\n"]
+    assert said[4:] == ["0\n"]
