@@ -87,19 +87,31 @@ class Packer:
         self._bytes_max = bytes_max
         self._producer = producer
 
-    def pack(self, partition: int, indexes: Sequence[int], first: int = 0) -> list[Batch]:
-        """One batch if it fits, else halves of it; a record too large for one goes alone."""
-        data = self._encode(indexes, first)
-        if len(data) <= self._bytes_max + HEADER_SIZE or len(indexes) == 1:
-            return [Batch(partition, indexes, first, data)]
-        return self.halves(partition, indexes, first)
+    def pack(
+        self,
+        partition: int,
+        indexes: Sequence[int],
+        first: int = 0,
+        bytes_max: int | None = None,
+    ) -> list[Batch]:
+        """One batch if it fits, else halves of it; a record too large for one goes alone.
 
-    def halves(self, partition: int, indexes: Sequence[int], first: int) -> list[Batch]:
+        `bytes_max` is a limit of the topic's that is below ours.
+        """
+        data = self._encode(indexes, first)
+        most = self._bytes_max + HEADER_SIZE if bytes_max is None else bytes_max
+        if len(data) <= most or len(indexes) == 1:
+            return [Batch(partition, indexes, first, data)]
+        return self.halves(partition, indexes, first, bytes_max)
+
+    def halves(
+        self, partition: int, indexes: Sequence[int], first: int, bytes_max: int | None = None
+    ) -> list[Batch]:
         """The same records in (at least) two batches."""
         middle = len(indexes) // 2
         return [
-            *self.pack(partition, indexes[:middle], first),
-            *self.pack(partition, indexes[middle:], first + middle),
+            *self.pack(partition, indexes[:middle], first, bytes_max),
+            *self.pack(partition, indexes[middle:], first + middle, bytes_max),
         ]
 
     def _encode(self, indexes: Sequence[int], first: int) -> bytearray:

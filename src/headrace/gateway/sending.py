@@ -12,6 +12,7 @@ from headrace.client.aio.client import AsyncClient
 from headrace.client.core.failures import BrokerNotReached, error_for
 from headrace.client.core.flows import Ask
 from headrace.client.core.lookups import STALE_METADATA, partition_error
+from headrace.client.core.models import ConfigResource, ResourceType
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
 from headrace.gateway.batching import Batch, Packer
@@ -28,6 +29,7 @@ from headrace.protocol.messages.produce import (
 
 # Brokers remember this many batches of a producer.
 BATCHES_REMEMBERED: Final = 5
+_LIMIT_KEY: Final = "max.message.bytes"
 # How much longer to wait for an answer than the broker may take.
 _ANSWER_MS: Final = 2_000
 _LAST_VERSION_BY_NAME: Final = 12
@@ -77,6 +79,7 @@ class Send:
         self._batches_max = batches_max
         self._deadline_ms = client.now_ms() + timeout_ms
         self._queues: dict[int, list[Batch]] = {}
+        self._too_large: list[Batch] = []
         self.done: list[Batch] = []
 
     async def run(self, queues: dict[int, list[Batch]]) -> None:
@@ -84,6 +87,7 @@ class Send:
         failures = 0
         while self._queues:
             unlucky = await self._round()
+            await self._cut_too_large()
             if not unlucky:
                 failures = 0
                 continue
@@ -193,8 +197,7 @@ class Send:
         if code in STALE_METADATA:
             self._topics.forget(self._topic)
         if code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.indexes) > 1:
-            remedy = TooManyRecords(batch.partition, self._batches_max or 0)
-            self._cut(batch, remedy)
+            self._too_large.append(batch)
         elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._batches_max is not None:
             # The first run of this key was cut smaller: the topic's limit has been raised since.
             self._cut(batch, RepeatedTooLate(self._topic, batch.partition))
@@ -203,7 +206,25 @@ class Send:
         else:
             self._give_up(batch.partition, error)
 
-    def _cut(self, refused: Batch, error: HeadraceError) -> None:
+    async def _cut_too_large(self) -> None:
+        refused, self._too_large = self._too_large, []
+        if not refused:
+            return
+        most = self._batches_max
+        limit = None if most is None else await self._bytes_max()
+        for batch in refused:
+            self._cut(batch, TooManyRecords(batch.partition, most or 0), limit)
+
+    async def _bytes_max(self) -> int | None:
+        """The topic's own limit, where it is told; it says how many batches there will be."""
+        resource = ConfigResource(ResourceType.TOPIC, self._topic)
+        try:
+            found = await self._client.admin.describe_configs([resource], keys=[_LIMIT_KEY])
+            return int(found[resource][_LIMIT_KEY].value or "")
+        except (HeadraceError, LookupError, ValueError):
+            return None
+
+    def _cut(self, refused: Batch, error: HeadraceError, limit: int | None = None) -> None:
         """The topic's own limit is below ours: halve every batch that it would refuse as well.
 
         Where that makes too many, or cannot be, `error` is the outcome.
@@ -215,10 +236,14 @@ class Send:
         if len(refused.indexes) == 1:
             self._give_up(partition, error)
             return
+        if limit is None or limit >= len(refused.data):
+            limit, at_once = len(refused.data) - 1, None
+        else:
+            at_once = limit
         queue: list[Batch] = []
         for batch in self._queues[partition]:
-            if len(batch.data) >= len(refused.data) and len(batch.indexes) > 1:
-                queue += self._packer.halves(partition, batch.indexes, batch.first)
+            if len(batch.data) > limit and len(batch.indexes) > 1:
+                queue += self._packer.halves(partition, batch.indexes, batch.first, at_once)
             else:
                 queue.append(batch)
         self._queues[partition] = queue
