@@ -43,7 +43,8 @@ from headrace.gateway.values import (
 from headrace.protocol.records.decode import Record
 
 TOPIC: Final = "__headrace_idempotency"
-_READ_BYTES: Final = 1024 * 1024
+# About as many claims as are taken in at a time.
+_READ_BYTES: Final = 128 * 1024
 _CLAIMS_PER_READ: Final = 500
 _FINGERPRINT_BYTES: Final = 16
 _NAME_BYTES: Final = 16
@@ -51,7 +52,7 @@ _CLAIM_MS: Final = 15_000
 _LIFETIME_MS_MIN: Final = 60_000
 # Two claims of a key that nobody had claimed are closer than this, however clocks differ.
 _MARGIN_MS: Final = 300_000
-# A claim in memory: a sixth of what the object would take.
+# A claim in memory: a third of what the object would take.
 _PACKED: Final = Struct(">q16siiqi")
 
 
