@@ -60,8 +60,8 @@ def _apply(shard: Shard, reader: OffsetReader, record: Record, partition: Partit
             shard.apply(decoded)
     except Exception as error:  # whatever it is: one record must not take the whole shard with it
         logger.error(
-            "skipped a group record: partition=%s offset=%d error=%r",
+            "skipped a group record: partition=%s offset=%d error=%s",
             partition.id,
             record.offset,
-            error,
+            repr(error),
         )
