@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -9,6 +10,11 @@ import pytest
 
 from tests.support.groups import in_ci, skipped_groups
 from tests.support.headlines import Headline, headlines, said_by
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that runs us in the background says so; what we start would inherit it, and Ctrl-C
+    # could not be tested.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
