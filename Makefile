@@ -38,7 +38,7 @@ tools: setup  ## foreign programs the tests compare with: a JDK, Kafka's jars, k
 	$(BIN)/python -m tests.support.tools
 
 test: setup tools  ## the whole test suite
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m scripts.test -n $(WORKERS) --dist loadgroup
 
 test-long: setup tools  ## the long forms: more rounds, more seeds, more data
 	HEADRACE_TEST_LONG=1 $(BIN)/python -m pytest -m "long or not long" --timeout 3600

@@ -17,6 +17,10 @@ import pytest
 
 from tests.support.tools import ToolOutOfReach
 
+# How pytest exits when everything that ran passed or failed, but a group could not run: other than
+# for failed tests alone, since running those again would not bring the group back.
+SKIPPED_GROUPS = 8
+
 _REASON = re.compile(r"tool group '(?P<group>[^']+)' is out of reach: (?P<why>.*)", re.DOTALL)
 _Tool = TypeVar("_Tool")
 
