@@ -193,7 +193,7 @@ async def get_positions(call: Call) -> Offsets:
     query=RecordsQuery,
     answers=list[RecordOut],
     produces=_GIVES,
-    errors=(404, 409, 416, 503),
+    errors=(404, 409, 416, 429, 503),
     is_raw=True,
 )
 async def read_records(call: Call) -> None:

@@ -49,6 +49,7 @@ class HttpError(HeadraceError):
         return ErrorBody(self.error_code, self.message, self.hint, name)
 
 
+INTERNAL_TOPIC: Final = 40304
 TOPIC_NOT_FOUND: Final = 40401
 PARTITION_NOT_FOUND: Final = 40402
 INSTANCE_NOT_FOUND: Final = 40403

@@ -93,7 +93,7 @@ _GIVES = (media.JSON, media.KAFKA, media.KAFKA_JSON, media.KAFKA_BINARY, media.N
     consumes=_TAKES,
     answers=(ProduceAnswer, StreamSummary),
     produces=_GIVES,
-    errors=(404, 409, 413, 415, 422, 503),
+    errors=(404, 409, 413, 415, 422, 429, 503),
     headers=("Idempotency-Key",),
     is_raw=True,
 )
@@ -109,7 +109,7 @@ async def to_topic(call: Call) -> None:
     consumes=_TAKES,
     answers=(ProduceAnswer, StreamSummary),
     produces=_GIVES,
-    errors=(404, 409, 413, 415, 422, 503),
+    errors=(404, 409, 413, 415, 422, 429, 503),
     headers=("Idempotency-Key",),
     is_raw=True,
 )

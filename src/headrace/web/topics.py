@@ -12,7 +12,7 @@ from headrace.client.core.models import (
     TopicDescription,
 )
 from headrace.core.ids import TopicPartition
-from headrace.web.errors import no_partition
+from headrace.web.errors import INTERNAL_TOPIC, HttpError, no_partition
 from headrace.web.operations import INT32_MAX, Call, Operations
 
 TOPICS = Operations("topics")
@@ -156,7 +156,7 @@ async def change_topic(call: Call) -> Topic:
     errors=(404, 422, 503),
 )
 async def delete_topic(call: Call) -> None:
-    await _describe(call, call.path["topic"])
+    _refuse_internal(await _describe(call, call.path["topic"]))
     await call.gateway.admin.delete_topics([call.path["topic"]])
 
 
@@ -202,8 +202,9 @@ async def get_offsets(call: Call) -> PartitionOffsets:
     errors=(404, 416, 422, 503),
 )
 async def delete_records(call: Call) -> LogStart:
-    await find_partition(call)
-    where = TopicPartition(call.path["topic"], call.number("partition"))
+    number, topic = call.number("partition"), await _describe(call, call.path["topic"])
+    _refuse_internal(topic)
+    where = TopicPartition(topic.name, _numbered(topic, number).partition)
     starts = await call.gateway.admin.delete_records({where: call.query.before})
     return LogStart(starts[where])
 
@@ -219,10 +220,23 @@ def config_changes(configs: dict[str, str | None]) -> list[ConfigChange]:
 async def find_partition(call: Call) -> Partition:
     """The partition that the path names; the error says whether it or the topic is missing."""
     number = call.number("partition")
-    partitions = _partitions(await _describe(call, call.path["topic"]))
-    if number >= len(partitions):
-        raise no_partition(call.path["topic"], number, len(partitions))
-    return partitions[number]
+    return _numbered(await _describe(call, call.path["topic"]), number)
+
+
+def _numbered(topic: TopicDescription, number: int) -> Partition:
+    if number >= len(topic.partitions):
+        raise no_partition(topic.name, number, len(topic.partitions))
+    return _partition(topic.partitions[number])
+
+
+def _refuse_internal(topic: TopicDescription) -> None:
+    """What the cluster keeps for itself is not deleted by a slip in a URL."""
+    if topic.is_internal:
+        raise HttpError(
+            INTERNAL_TOPIC,
+            f"{topic.name!r} is the cluster's own topic and is not deleted over HTTP",
+            hint="DELETE /groups/{group} forgets a group; Kafka's admin tools can delete the topic",
+        )
 
 
 async def _topic(call: Call, name: str) -> Topic:

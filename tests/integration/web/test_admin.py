@@ -33,6 +33,16 @@ def test_a_topic_is_created_changed_and_deleted(http: httpx.Client, topic: str) 
     assert code(http.delete(f"/topics/{name}")) == (404, 40401)
 
 
+def test_the_clusters_own_topics_are_not_deleted(web: Web, http: httpx.Client, group: str) -> None:
+    own = "/topics/__consumer_offsets"
+    commit(web, group, {TopicPartition(group.removeprefix("group-of-"), 0): 1})
+    for path in (own, f"{own}/partitions/0/records?before=-1"):
+        refused = http.delete(path)
+        assert code(refused) == (403, 40304), refused.text
+        assert "cluster's own" in refused.json()["message"]
+    assert http.get(f"/groups/{group}/offsets").json()
+
+
 def test_a_dry_run_changes_nothing(http: httpx.Client, topic: str) -> None:
     name = f"{topic}-dry"
     assert http.post("/topics?dry_run=true", json={"name": name}).status_code == 201

@@ -50,3 +50,9 @@ def test_errors_are_described_everywhere() -> None:
             if int(status) >= 400:
                 schema = answer["content"]["application/json"]["schema"]
                 assert schema == {"$ref": "#/components/schemas/ErrorBody"}
+
+
+def test_routes_that_bound_what_they_keep_say_that_it_can_be_full() -> None:
+    kept = {"to_topic", "to_partition", "create_instance", "read_records", "stream_topic"}
+    told = {entry["operationId"] for _, _, entry in operations() if "429" in entry["responses"]}
+    assert told == kept
