@@ -50,7 +50,8 @@ class HeadraceFormat(DataSource):
         if "path" in self.options:
             from headrace.spark.lake import StreamTableWriter, table_options
 
-            return StreamTableWriter(table_options(self.options, schema, overwrite=overwrite))
+            options = table_options(self.options, schema, overwrite=overwrite, streaming=True)
+            return StreamTableWriter(options)
         from headrace.spark.sink import StreamTopicWriter
         from headrace.spark.sink_options import topic_sink_options
 

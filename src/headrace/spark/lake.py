@@ -26,23 +26,27 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, TimestampType
 
-from headrace.core.errors import ErrorCode, HeadraceError, InvalidConfig
-from headrace.spark.options import SOURCE_NAMES, refuse_unknown
+from headrace.core.errors import InvalidConfig
+from headrace.spark.delta_table import (
+    PlainWrite,
+    QueryBatch,
+    Write,
+    check_fits,
+    check_partitions,
+    delta_schema,
+    local_path,
+    may_follow_others,
+    names,
+    open_table,
+    table_words,
+)
+from headrace.spark.options import SOURCE_NAMES
 from headrace.spark.sink_options import SPARK_NAMES, TOPIC_SINK_NAMES
 from headrace.spark.table_files import Attempt, Stage, StagedFile, staged_by
 
 logger = logging.getLogger(__name__)
 
-TABLE_NAMES: Final = ("path", "partitionBy", "otherQueries")
-_QUERY_KEY: Final = "headrace.query"
-_BATCH_KEY: Final = "headrace.batch"
-_RECENT_COMMITS: Final = 50
-
-
-class WrittenByOtherQuery(HeadraceError):
-    """A query without a past meets a table that has one: its checkpoint may have been lost."""
-
-    code = ErrorCode.INVALID_REQUEST
+TABLE_NAMES: Final = ("path", "partitionBy", "otherQueries", "onceAs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class TableOptions:
     overwrite: bool
     may_follow_others: bool
     makes_date: bool
+    once_as: str | None
 
     @property
     def root(self) -> Path:
@@ -70,43 +75,27 @@ class Staged(WriterCommitMessage):
 
 
 def table_options(
-    options: Mapping[str, str], schema: StructType, *, overwrite: bool
+    options: Mapping[str, str], schema: StructType, *, overwrite: bool, streaming: bool = False
 ) -> TableOptions:
     """The options and the columns, checked; raises InvalidConfig with what to change."""
     others = (*SOURCE_NAMES, *TOPIC_SINK_NAMES)
-    kafka = [name for name in options if name.lower().startswith("kafka.")]
-    if kafka:
-        raise InvalidConfig(f"option {kafka[0]!r} has no meaning for a table: leave it out")
-    refuse_unknown(options, (*TABLE_NAMES, *SPARK_NAMES), other_side=others)
-    given = {name.lower(): str(value) for name, value in options.items()}
-    path = _local(given["path"])
-    partition_by = tuple(
-        each.strip() for each in given.get("partitionby", "").split(",") if each.strip()
-    )
-    follow = given.get("otherqueries", "refuse")
-    if follow not in ("refuse", "append"):
-        raise InvalidConfig(f"otherQueries={follow!r} is not refuse or append")
+    given = table_words(options, (*TABLE_NAMES, *SPARK_NAMES), other_side=others)
+    if streaming and "onceas" in given:
+        raise InvalidConfig("onceAs is for batch writes: each batch of a stream is written once")
+    partition_by = names(given.get("partitionby", ""))
     makes_date = "date" in partition_by and "date" not in schema.names
     chosen = TableOptions(
-        path=path,
+        path=local_path(given["path"]),
         schema=_arrow(schema, makes_date=makes_date),
         partition_by=partition_by,
         overwrite=overwrite,
-        may_follow_others=follow == "append",
+        may_follow_others=may_follow_others(given),
         makes_date=makes_date,
+        once_as=given.get("onceas"),
     )
-    _check_columns(chosen)
-    _check_table(chosen)
+    check_partitions(chosen.schema, partition_by)
+    check_fits(chosen.path, chosen.schema, partition_by, overwrite=overwrite)
     return chosen
-
-
-def _local(path: str) -> str:
-    rest = path.removeprefix("file://") if path.startswith("file://") else path
-    if "://" in rest or not rest.startswith("/"):
-        raise InvalidConfig(
-            f"path={path!r} must be an absolute path that driver and executors share"
-        )
-    return rest.rstrip("/")
 
 
 def _arrow(schema: StructType, *, makes_date: bool) -> pa.Schema:
@@ -118,69 +107,6 @@ def _arrow(schema: StructType, *, makes_date: bool) -> pa.Schema:
         )
     fields = [each.with_nullable(True) for each in to_arrow_schema(schema, timezone="UTC")]
     return pa.schema([*fields, pa.field("date", pa.date32())] if makes_date else fields)
-
-
-def _check_columns(options: TableOptions) -> None:
-    names = options.schema.names
-    for name in options.partition_by:
-        if name not in names:
-            raise InvalidConfig(f"partitionBy: {name!r} is not one of {', '.join(names)}")
-        kind = options.schema.field(name).type
-        if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind)):
-            raise InvalidConfig(
-                f"partitionBy: {name!r} is {kind}; allowed are string, int and date"
-            )
-    if len(options.partition_by) == len(names):
-        raise InvalidConfig("partitionBy names every column: nothing is left for the files")
-
-
-def _check_table(options: TableOptions) -> None:
-    """Refuse rows that an existing table has no place for, before anything is written."""
-    given = {each.name: _kind(each) for each in _delta_schema(options.schema).fields}
-    table = open_table(options.path)
-    if table is None:
-        return
-    there = {each.name: _kind(each) for each in table.schema().fields}
-    for name in {} if options.overwrite else {**there, **given}:
-        if there.get(name) != given.get(name):
-            raise InvalidConfig(
-                f"column {name!r} is {given.get(name, 'missing')} here and "
-                f"{there.get(name, 'missing')} in the table {options.path}"
-            )
-    by = tuple(table.metadata().partition_columns)
-    if by != options.partition_by:
-        raise InvalidConfig(
-            f"the table {options.path} is partitioned by {','.join(by) or 'nothing'}: "
-            "set partitionBy to the same"
-        )
-
-
-def _kind(field: Any) -> str:
-    return str(field.type.to_json()).strip('"')
-
-
-def _delta_schema(schema: pa.Schema) -> Any:
-    deltalake = _deltalake()
-    try:
-        return deltalake.Schema.from_arrow(schema)
-    except Exception as error:
-        raise InvalidConfig(f"a Delta table cannot hold these columns: {error}") from error
-
-
-def _deltalake() -> Any:
-    try:
-        import deltalake
-    except ImportError as error:
-        raise InvalidConfig(
-            "tables need the package deltalake: pip install headrace[delta]"
-        ) from error
-    return deltalake
-
-
-def open_table(path: str) -> Any:
-    """The table at a path, or None where there is none yet."""
-    deltalake = _deltalake()
-    return deltalake.DeltaTable(path) if deltalake.DeltaTable.is_deltatable(path) else None
 
 
 class _Writer:
@@ -202,28 +128,22 @@ class _Writer:
     def _publish(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
         staged = [each for each in messages if isinstance(each, Staged)]
         files = [file for each in staged for file in each.files]
-        query = staged[0].query if staged and batch is not None else None
+        write = self._write_of(staged, batch)
         table = open_table(self._options.path)
-        if table is not None and query is not None and batch is not None:
-            done = table.transaction_version(query)
-            if done is not None and done >= batch:
-                logger.info("written before: query=%s batch=%d", query, batch)
-                self._remove(file.path for file in files)
-                return
-            if done is None and not self._options.may_follow_others:
-                _refuse_strangers(table, query)
-        if files or self._options.overwrite:
-            self._commit(table, files, query, batch)
+        if table is not None and write.is_in(table):
+            logger.info("written before: %s", write)
+            self._remove(file.path for file in files)
+        elif files or self._options.overwrite:
+            self._commit(table, files, write)
 
-    def _commit(
-        self, table: Any, files: Sequence[StagedFile], query: str | None, batch: int | None
-    ) -> None:
-        from deltalake.transaction import (
-            AddAction,
-            CommitProperties,
-            Transaction,
-            create_table_with_add_actions,
-        )
+    def _write_of(self, staged: Sequence[Staged], batch: int | None) -> Write:
+        options = self._options
+        if batch is None or not staged:
+            return PlainWrite(options.once_as)
+        return QueryBatch(staged[0].query, batch, options.may_follow_others)
+
+    def _commit(self, table: Any, files: Sequence[StagedFile], write: Write) -> None:
+        from deltalake.transaction import AddAction, create_table_with_add_actions
 
         options = self._options
         now_ms = int(datetime.now(UTC).timestamp() * 1000)
@@ -231,13 +151,8 @@ class _Writer:
             AddAction(each.path, each.size, dict(each.values), now_ms, True, each.stats)
             for each in files
         ]
-        properties = CommitProperties()
-        if query is not None and batch is not None:
-            properties = CommitProperties(
-                custom_metadata={_QUERY_KEY: query, _BATCH_KEY: str(batch)},
-                app_transactions=[Transaction(query, batch)],
-            )
-        schema, by = _delta_schema(options.schema), list(options.partition_by)
+        properties = write.commit_properties()
+        schema, by = delta_schema(options.schema), list(options.partition_by)
         if table is None:
             create_table_with_add_actions(
                 options.path, schema, adds, "error", by, commit_properties=properties
@@ -304,14 +219,3 @@ def _with_date(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The day of `timestamp`, in UTC whatever the session's time zone."""
     days = batch.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.date32())
     return batch.append_column(pa.field("date", pa.date32()), days)
-
-
-def _refuse_strangers(table: Any, query: str) -> None:
-    others = {each.get(_QUERY_KEY) for each in table.history(_RECENT_COMMITS)} - {None, query}
-    if others:
-        raise WrittenByOtherQuery(
-            f"the table was written by query {sorted(others)[0]}, and this is query {query}, which "
-            "has no batch in it",
-            hint="if the checkpoint was lost, rows would be written twice: bring it back, or start "
-            "where the table ends; if both queries shall write, set otherQueries=append",
-        )

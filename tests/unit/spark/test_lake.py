@@ -12,12 +12,8 @@ from deltalake import DeltaTable
 from pyspark.sql.types import BinaryType, DoubleType, StringType, StructType, TimestampType
 
 from headrace.core.errors import InvalidConfig
-from headrace.spark.lake import (
-    BatchTableWriter,
-    StreamTableWriter,
-    WrittenByOtherQuery,
-    table_options,
-)
+from headrace.spark.delta_table import QueryBatch, WrittenByOtherQuery
+from headrace.spark.lake import BatchTableWriter, StreamTableWriter, table_options
 from tests.support.spark_tables import (
     ARCHIVE,
     OTHER_QUERY,
@@ -102,7 +98,7 @@ def test_two_drivers_with_the_same_batch_cannot_both_commit_it(table: Path) -> N
     looked = DeltaTable(table)
     awake.commit([stream.task(awake, 1, [rows(range(5, 10))])], 1)
     with pytest.raises(Exception, match="Concurrent transaction"):
-        asleep._commit(looked, late.files, stream.query, 1)
+        asleep._commit(looked, late.files, QueryBatch(stream.query, 1))
     assert offsets_of(table) == list(range(10))
 
 
@@ -168,6 +164,20 @@ def test_batch_writes_append_or_replace(table: Path) -> None:
         assert offsets_of(table) == expected
 
 
+def test_a_batch_write_with_a_name_happens_once(table: Path) -> None:
+    for name in ("first half", "second half", "first half"):
+        offsets = range(5) if name == "first half" else range(5, 9)
+        chosen = table_options({"path": str(table), "onceAs": name}, ARCHIVE, overwrite=False)
+        writer = BatchTableWriter(chosen)
+        message = writer.write(iter([rows(offsets)]))
+        writer.commit([message])
+        writer.abort([message])  # whatever Spark makes of it, what the table has stays
+    assert offsets_of(table) == list(range(9))
+    assert len(parquet_files(table)) == 2
+    StreamOfBatches(table).run(0, [rows(range(9, 12))])
+    assert offsets_of(table) == list(range(12))
+
+
 def test_replacing_a_table_may_change_its_columns_but_not_its_partitions(table: Path) -> None:
     StreamOfBatches(table).run(0, [rows(range(5))])
     schema = StructType().add("value", StringType())
@@ -202,6 +212,7 @@ def test_an_empty_batch_makes_no_version(table: Path) -> None:
         ({"partitionBy": "colour"}, "partitionBy: 'colour' is not one of key, value"),
         ({"partitionBy": "value"}, "partitionBy: 'value' is binary"),
         ({"otherQueries": "maybe"}, "is not refuse or append"),
+        ({"onceAs": " "}, "onceAs is empty"),
         ({"partitionby2": "x"}, "unknown option 'partitionby2'"),
         ({"topic": "t"}, "'topic' is not for this side"),
         ({"kafka.bootstrap.servers": "h:1"}, "has no meaning for a table"),
@@ -210,6 +221,11 @@ def test_an_empty_batch_makes_no_version(table: Path) -> None:
 def test_wrong_options_are_refused_by_name(table: Path, given: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidConfig, match=said):
         table_options({"path": str(table), **given}, ARCHIVE, overwrite=False)
+
+
+def test_a_stream_cannot_be_named_once(table: Path) -> None:
+    with pytest.raises(InvalidConfig, match="onceAs is for batch writes"):
+        table_options({"path": str(table), "onceAs": "x"}, ARCHIVE, overwrite=False, streaming=True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,203 @@
+"""What every writer of Delta tables shares: opening, fitting, and who wrote which batch.
+
+A table remembers the last batch of every query in the same commit as the batch's rows, and each
+commit names its query, so that a query without a past can tell that the table has one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.core.errors import ErrorCode, HeadraceError, InvalidConfig
+from headrace.spark.options import refuse_unknown
+
+_QUERY_KEY: Final = "headrace.query"
+_BATCH_KEY: Final = "headrace.batch"
+_ONCE_KEY: Final = "headrace.once"
+_RECENT_COMMITS: Final = 50
+# A write that shall happen once has a name of its own, and this one version.
+_ONCE_VERSION: Final = 0
+
+
+class WrittenByOtherQuery(HeadraceError):
+    """A query without a past meets a table that has one: its checkpoint may have been lost."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
+def local_path(path: str) -> str:
+    """An absolute path without its scheme; anything else is refused."""
+    rest = path.removeprefix("file://") if path.startswith("file://") else path
+    if "://" in rest or not rest.startswith("/"):
+        raise InvalidConfig(
+            f"path={path!r} must be an absolute path that driver and executors share"
+        )
+    return rest.rstrip("/")
+
+
+def table_words(
+    options: Mapping[str, str], known: Iterable[str], *, other_side: Iterable[str] = ()
+) -> dict[str, str]:
+    """The options by their names in lower case; any that a table does not know is refused."""
+    kafka = [name for name in options if name.lower().startswith("kafka.")]
+    if kafka:
+        raise InvalidConfig(f"option {kafka[0]!r} has no meaning for a table: leave it out")
+    refuse_unknown(options, known, other_side=other_side)
+    given = {name.lower(): str(value) for name, value in options.items()}
+    if "onceas" in given and not given["onceas"].strip():
+        raise InvalidConfig("onceAs is empty: give the write a name")
+    return given
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Column names from an option that lists them with commas."""
+    return tuple(each.strip() for each in text.split(",") if each.strip())
+
+
+def may_follow_others(options: Mapping[str, str]) -> bool:
+    """The option `otherQueries`, by its name in lower case."""
+    follow = options.get("otherqueries", "refuse")
+    if follow not in ("refuse", "append"):
+        raise InvalidConfig(f"otherQueries={follow!r} is not refuse or append")
+    return follow == "append"
+
+
+def open_table(path: str) -> Any:
+    """The table at a path, or None where there is none yet."""
+    deltalake = _deltalake()
+    return deltalake.DeltaTable(path) if deltalake.DeltaTable.is_deltatable(path) else None
+
+
+def create_table(path: str, schema: pa.Schema, partition_by: tuple[str, ...]) -> Any:
+    """An empty table."""
+    Path(path).mkdir(parents=True, exist_ok=True)
+    return _deltalake().DeltaTable.create(
+        path, delta_schema(schema), "error", list(partition_by) or None
+    )
+
+
+def delta_schema(schema: pa.Schema) -> Any:
+    """The columns as the table's log writes them."""
+    deltalake = _deltalake()
+    try:
+        return deltalake.Schema.from_arrow(schema)
+    except Exception as error:
+        raise InvalidConfig(f"a Delta table cannot hold these columns: {error}") from error
+
+
+def _deltalake() -> Any:
+    try:
+        import deltalake
+    except ImportError as error:
+        raise InvalidConfig(
+            "tables need the package deltalake: pip install headrace[delta]"
+        ) from error
+    return deltalake
+
+
+def check_partitions(schema: pa.Schema, partition_by: tuple[str, ...]) -> None:
+    """Refuse partition columns that are not there, or of which no directory could be named."""
+    for name in partition_by:
+        if name not in schema.names:
+            raise InvalidConfig(f"partitionBy: {name!r} is not one of {', '.join(schema.names)}")
+        kind = schema.field(name).type
+        if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind)):
+            raise InvalidConfig(
+                f"partitionBy: {name!r} is {kind}; allowed are string, int and date"
+            )
+    if len(partition_by) == len(schema.names):
+        raise InvalidConfig("partitionBy names every column: nothing is left for the files")
+
+
+def check_fits(
+    path: str, schema: pa.Schema, partition_by: tuple[str, ...], *, overwrite: bool
+) -> None:
+    """Refuse rows that an existing table has no place for, before anything is written."""
+    given = {each.name: _kind(each) for each in delta_schema(schema).fields}
+    table = open_table(path)
+    if table is None:
+        return
+    there = {each.name: _kind(each) for each in table.schema().fields}
+    for name in {} if overwrite else {**there, **given}:
+        if there.get(name) != given.get(name):
+            raise InvalidConfig(
+                f"column {name!r} is {given.get(name, 'missing')} here and "
+                f"{there.get(name, 'missing')} in the table {path}"
+            )
+    by = tuple(table.metadata().partition_columns)
+    if by != partition_by:
+        raise InvalidConfig(
+            f"the table {path} is partitioned by {','.join(by) or 'nothing'}: "
+            "set partitionBy to the same"
+        )
+
+
+def _kind(field: Any) -> str:
+    return str(field.type.to_json()).strip('"')
+
+
+# -- who wrote what
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBatch:
+    """A batch of a streaming query, which a table takes once."""
+
+    query: str
+    batch: int
+    follows_others: bool = False
+
+    def is_in(self, table: Any) -> bool:
+        """Whether the table has it; refuses a query that comes new to another's table."""
+        done = table.transaction_version(self.query)
+        if done is None and not self.follows_others:
+            _refuse_strangers(table, self.query)
+        return done is not None and done >= self.batch
+
+    def commit_properties(self) -> Any:
+        """What goes into the commit of its rows."""
+        from deltalake.transaction import CommitProperties, Transaction
+
+        return CommitProperties(
+            custom_metadata={_QUERY_KEY: self.query, _BATCH_KEY: str(self.batch)},
+            app_transactions=[Transaction(self.query, self.batch)],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlainWrite:
+    """A write by no query; with a name, a table takes it once."""
+
+    name: str | None = None
+
+    def is_in(self, table: Any) -> bool:
+        """Whether the table has a write of this name."""
+        return self.name is not None and table.transaction_version(self.name) is not None
+
+    def commit_properties(self) -> Any:
+        """What goes into the commit of its rows."""
+        from deltalake.transaction import CommitProperties, Transaction
+
+        if self.name is None:
+            return CommitProperties()
+        return CommitProperties(
+            custom_metadata={_ONCE_KEY: self.name},
+            app_transactions=[Transaction(self.name, _ONCE_VERSION)],
+        )
+
+
+Write = QueryBatch | PlainWrite
+
+
+def _refuse_strangers(table: Any, query: str) -> None:
+    others = {each.get(_QUERY_KEY) for each in table.history(_RECENT_COMMITS)} - {None, query}
+    if others:
+        raise WrittenByOtherQuery(
+            f"the table was written by query {sorted(others)[0]}, and this is query {query}, which "
+            "has no batch in it",
+            hint="if the checkpoint was lost, rows would be written twice: bring it back, or start "
+            "where the table ends; if both queries shall write, set otherQueries=append",
+        )
