@@ -1,0 +1,64 @@
+"""The history of batches survives its process, whatever was cut short."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.spark.progress.history import History
+from headrace.spark.progress.measures import to_line
+from tests.support.spark_progress import batch
+
+
+def test_without_a_file_the_newest_batches_are_kept() -> None:
+    history = History(batches_max=3)
+    for number in range(5):
+        history.add(batch(number))
+    assert [each.batch for each in history.batches] == [2, 3, 4]
+
+
+def test_a_batch_is_in_the_file_as_soon_as_it_is_added(tmp_path: Path) -> None:
+    history = History(tmp_path / "new" / "clicks.jsonl")
+    history.add(batch(0))
+    assert (tmp_path / "new" / "clicks.jsonl").read_text() == to_line(batch(0))
+
+
+def test_the_next_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.jsonl"
+    History(path).add(batch(0))
+    second = History(path)
+    second.add(batch(1, run="second"))
+    assert second.batches == History(path).batches == [batch(0), batch(1, run="second")]
+
+
+def test_a_line_cut_short_costs_no_other_line(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.jsonl"
+    path.write_text(to_line(batch(0)) + to_line(batch(1))[:40])
+    History(path).add(batch(2))
+    assert [each.batch for each in History(path).batches] == [0, 2]
+
+
+def test_bytes_that_are_no_text_cost_no_other_line(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.jsonl"
+    path.write_bytes(to_line(batch(0)).encode() + b"\xff\x00\xfe\n")
+    assert History(path).batches == [batch(0)]
+
+
+def test_the_file_does_not_grow_without_end(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.jsonl"
+    history = History(path, batches_max=5)
+    longest = 0
+    for number in range(40):
+        history.add(batch(number))
+        longest = max(longest, len(path.read_text().splitlines()))
+    assert longest < 10
+    assert [each.batch for each in History(path, batches_max=5).batches] == [35, 36, 37, 38, 39]
+    assert [each.name for each in tmp_path.iterdir()] == ["clicks.jsonl"]
+
+
+def test_a_batch_is_kept_in_memory_when_the_disk_refuses_it(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.jsonl"
+    history = History(path)
+    path.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        history.add(batch(0))
+    assert history.batches == [batch(0)]
