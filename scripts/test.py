@@ -11,6 +11,7 @@ mended. Many failures are never run again.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ _LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
 def main(arguments: list[str]) -> int:
     """Exit code of the suite."""
     code = _pytest("--cache-clear", *arguments)
-    failed = sorted(json.loads(_LAST_FAILED.read_text())) if code == _FAILED else []
+    failed = _failed() if code == _FAILED else []
     if not 0 < len(failed) <= FEW:
         return code
     print(f"\n{len(failed)} failed; once more, alone:", flush=True)
@@ -31,6 +32,11 @@ def main(arguments: list[str]) -> int:
     if again == 0:
         print("unsteady, passed when run alone:", *failed, sep="\n  ")
     return again
+
+
+def _failed() -> list[str]:
+    # Tests that must stay together bear the name of their group, which is no part of their own.
+    return sorted(re.sub(r"@[\w-]+$", "", each) for each in json.loads(_LAST_FAILED.read_text()))
 
 
 def _pytest(*arguments: str) -> int:

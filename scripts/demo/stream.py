@@ -1,8 +1,9 @@
 """Publish numbered records with a real client, and read them back."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -50,10 +51,10 @@ class ReadBack:
     seconds: float = 0.0
 
 
-def create_topic(address: str, topic: str) -> None:
+def create_topic(address: str, topic: str, config: dict[str, str] | None = None) -> None:
     """A topic with a few partitions."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-    for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+    for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=config)]).values():
         future.result()
 
 
@@ -140,36 +141,61 @@ def _drain(producer: Producer, outcome: Published, progress: Progress, task: Tas
 def read_back(address: str, topic: str, records: int, *, console: Console) -> ReadBack:
     """Read every partition from its beginning to its end."""
     outcome = ReadBack()
-    consumer = Consumer(
-        {
-            "bootstrap.servers": address,
-            "group.id": "unused",  # asked for by the client; partitions are assigned by hand
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "log_level": 0,
-        }
-    )
-    everywhere = [TopicPartition(topic, number, 0) for number in range(PARTITIONS)]
-    ends = {each.partition: consumer.get_watermark_offsets(each)[1] for each in everywhere}
-    outcome.ends = ends
-    left = {partition for partition, end in ends.items() if end}
-    consumer.assign(everywhere)
     began = time.perf_counter()
-    with progress_bar(console) as progress:
+    with Topic(address, topic) as reader, progress_bar(console) as progress:
+        outcome.ends = reader.ends()
         task = progress.add_task("reading back", total=records)
-        while left:
-            for message in consumer.consume(5_000, timeout=1.0):
-                _keep(message, outcome, ends, left)
+        for messages in reader.read():
+            for message in messages:
+                _keep(message, outcome)
             progress.update(task, completed=len(outcome.places))
     outcome.seconds = time.perf_counter() - began
-    consumer.close()
     return outcome
 
 
-def _keep(message: Message, outcome: ReadBack, ends: dict[int, int], left: set[int]) -> None:
-    error = message.error()
-    if error is not None:
-        raise KafkaException(error)
+class Topic:
+    """A topic as it stands now, read by a client that belongs to no group."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self._everywhere = [TopicPartition(topic, number, 0) for number in range(PARTITIONS)]
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": "unused",  # asked for by the client; partitions are assigned by hand
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "log_level": 0,
+            }
+        )
+
+    def ends(self) -> dict[int, int]:
+        """The end of each partition."""
+        asked = self._consumer.get_watermark_offsets
+        return {each.partition: asked(each)[1] for each in self._everywhere}
+
+    def read(self) -> Iterator[list[Message]]:
+        """Everything from the beginning to the present end."""
+        ends = self.ends()
+        left = {partition for partition, end in ends.items() if end}
+        self._consumer.assign(self._everywhere)
+        while left:
+            messages = self._consumer.consume(5_000, timeout=1.0)
+            for message in messages:
+                error, partition, offset = message.error(), message.partition(), message.offset()
+                if error is not None:
+                    raise KafkaException(error)
+                if partition is not None and offset is not None and offset + 1 >= ends[partition]:
+                    left.discard(partition)
+            yield messages
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+
+def _keep(message: Message, outcome: ReadBack) -> None:
     partition, offset, value = message.partition(), message.offset(), message.value()
     assert partition is not None
     assert offset is not None
@@ -178,8 +204,6 @@ def _keep(message: Message, outcome: ReadBack, ends: dict[int, int], left: set[i
     if number in outcome.places:
         outcome.duplicates += 1
     outcome.places[number] = (partition, offset)
-    if offset + 1 >= ends[partition]:
-        left.discard(partition)
 
 
 def number_of(value: bytes) -> int:
