@@ -16,7 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.driver import Outcome
 from bench.readings import DURABLE, HEADRACE, KAFKA
-from tests.support.brokers import ApacheKafka, BrokerProcess, HeadraceProcess
+from tests.support.brokers import HOST, ApacheKafka, BrokerProcess, HeadraceProcess
+from tests.support.processes import free_port
 
 KAFKA_JVM = ("-Xms1G", "-Xmx1G", "-XX:+UseG1GC")
 # Both sides keep the log of a measurement in one segment, drop deleted topics quickly, and let a
@@ -102,9 +103,14 @@ def make_side(name: str, directory: Path) -> Side:
         shutil.rmtree(data_dir, ignore_errors=True)
         if name == KAFKA:
             return ApacheKafka(data_dir, {**COMMON, **settings}, jvm=KAFKA_JVM)
-        return HeadraceProcess(data_dir, {**HEADRACE_SETTINGS[name], **settings})
+        return HeadraceProcess(data_dir, {**HEADRACE_SETTINGS[name], **_doors_open(), **settings})
 
     return Side(name, fresh("main", {}), fresh)
+
+
+def _doors_open() -> dict[str, str]:
+    """Both plain doors on free ports: a broker is measured as people run it."""
+    return {f"{door}.listener": f"{HOST}:{free_port(HOST)}" for door in ("http", "text")}
 
 
 def in_turn(sides: list[Side], pairs: int) -> list[tuple[int, list[Side]]]:
