@@ -27,8 +27,8 @@ def told(**changes: Any) -> dict[str, Any]:
             "watermark": "2026-09-21T14:12:50.000Z",
         },
         "stateOperators": [
-            {"operatorName": "stateStoreSave", "numRowsTotal": 40, "memoryUsedBytes": 4096},
-            {"operatorName": "dedupe", "numRowsTotal": 2, "memoryUsedBytes": 1024},
+            _operator("stateStoreSave", rows=40, size=4096),
+            _operator("dedupe", rows=2, size=1024),
         ],
         "sources": [
             {
@@ -37,10 +37,26 @@ def told(**changes: Any) -> dict[str, Any]:
                 "endOffset": {"clicks": {"0": 600, "1": 700}},
                 "latestOffset": {"clicks": {"0": 650, "1": 1000}},
                 "numInputRows": 1000,
+                "inputRowsPerSecond": 123.0,
+                "processedRowsPerSecond": 2000.0,
             }
         ],
         "sink": {"description": "ForeachBatchSink", "numOutputRows": -1},
         **changes,
+    }
+
+
+def _operator(name: str, *, rows: int, size: int) -> dict[str, Any]:
+    others = (
+        *("numRowsUpdated", "numRowsRemoved", "allUpdatesTimeMs", "allRemovalsTimeMs"),
+        *("commitTimeMs", "numRowsDroppedByWatermark"),
+        *("numShufflePartitions", "numStateStoreInstances"),
+    )
+    return {
+        "operatorName": name,
+        "numRowsTotal": rows,
+        "memoryUsedBytes": size,
+        **dict.fromkeys(others, 1),
     }
 
 
