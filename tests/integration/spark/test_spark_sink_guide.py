@@ -17,7 +17,7 @@ from tests.integration.spark.test_sinks import records
 from tests.integration.spark.test_spark_guide import PAGE, blocks_by_section
 from tests.support.spark_readers import send
 
-SECTIONS = ("Write to topics", "Archive topics", "Java")
+SECTIONS = ("Write to topics", "Archive topics", "Merge changes", "Java")
 
 
 def test_the_guide_for_sinks_does_what_it_says(
@@ -25,9 +25,10 @@ def test_the_guide_for_sinks_does_what_it_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with Broker() as broker, Client(broker.bootstrap_servers) as client:
-        for topic in ("orders", "totals"):
+        for topic in ("orders", "totals", "customers"):
             broker.create_topic(topic)
         send(client, "orders", [b"espresso", b"macchiato", b"espresso"])
+        send(client, "customers", [b'{"id":1,"name":"ann"}', b'{"id":2}', b'{"id":2,"op":"d"}'])
         names: dict[str, Any] = {"spark": spark}
         out = io.StringIO()
         for title in SECTIONS:
@@ -43,3 +44,5 @@ def test_the_guide_for_sinks_does_what_it_says(
         assert dict(found) == {b"espresso": b"2", b"macchiato": b"1"}
         table = DeltaTable(tmp_path / "data" / "orders").to_pyarrow_table()
         assert table.num_rows == spark.read.parquet(f"{tmp_path}/data/orders-parquet").count() == 3
+        customers = DeltaTable(tmp_path / "data" / "customers").to_pyarrow_table()
+        assert customers.to_pylist() == [{"id": 1, "name": "ann", "offset": 0}]
