@@ -1,7 +1,18 @@
-"""Sinks that fail or die at a chosen point, once, and the check of what they left.
+"""A source and sinks that fail, die or wait to be killed at a chosen point, once, and the check.
 
-The points are those of a batch: a task before its first row and after its last, the driver
-before the sink's commit and after it. What lies between is Spark's own business.
+The points are those of a batch, in their order:
+
+    before-plan     the planner is asked how far the batch goes; the batch before it is finished
+    after-plan      it has answered (and published group offsets), the answer is not written down
+    after-offsets   the offsets of the batch are in the checkpoint, no task has begun
+    reading         a task has read some of its rows
+    task-start      a task of the sink before its first row
+    task-middle     ... after some rows
+    task-end        ... after its last row, before it has told the driver
+    before-commit   all tasks have ended, the driver is about to commit to the sink
+    after-commit    the sink has committed, the checkpoint does not know it yet
+
+What lies between is Spark's own business.
 """
 
 from __future__ import annotations
@@ -11,7 +22,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,30 +30,58 @@ from typing import Any, Literal
 import pyarrow as pa
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSourceStreamArrowWriter
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, InputPartition
 from pyspark.sql.types import StructType
 
 from headrace.spark.format import HeadraceFormat
+from headrace.spark.source import StreamReader
 
-Point = Literal["task-start", "task-end", "before-commit", "after-commit"]
-POINTS: tuple[Point, ...] = ("task-start", "task-end", "before-commit", "after-commit")
+Point = Literal[
+    "before-plan",
+    "after-plan",
+    "after-offsets",
+    "reading",
+    "task-start",
+    "task-middle",
+    "task-end",
+    "before-commit",
+    "after-commit",
+]
+SOURCE_POINTS: tuple[Point, ...] = ("before-plan", "after-plan", "after-offsets", "reading")
+POINTS: tuple[Point, ...] = (
+    "task-start",
+    "task-middle",
+    "task-end",
+    "before-commit",
+    "after-commit",
+)
 NAME = "headrace-faulty"
 # What the faulty format needs, beside the options of the real one.
-_POINT, _BATCH, _MARKER = "fault.point", "fault.batch", "fault.marker"
+_POINT, _BATCH, _MARKER, _SIZE = "fault.point", "fault.batch", "fault.marker", "fault.size"
+_HOLD = "hold"
+_HELD_SECONDS_MAX = 300
 
 
 class InjectedFault(Exception):
     """Raised on purpose."""
 
 
-def arm(marker: Path, pids: Iterable[int] = ()) -> None:
-    """Make the next visit of the point fail; with pids, by killing those processes."""
-    marker.write_text(" ".join(str(pid) for pid in pids))
+def arm(marker: Path, pids: Iterable[int] = (), *, hold: bool = False) -> None:
+    """Make the next visit of the point fail; with pids, by killing those processes.
+
+    With `hold` it waits to be killed by others, who find its process in `held(marker)`.
+    """
+    marker.write_text(_HOLD if hold else " ".join(str(pid) for pid in pids))
 
 
-def fault_options(point: Point, marker: Path, batch: int = 1) -> dict[str, str]:
-    """Options that place the fault in a batch of a stream."""
-    return {_POINT: point, _BATCH: str(batch), _MARKER: str(marker)}
+def held(marker: Path) -> Path:
+    """The file that the process id of the visitor is in, once it has come."""
+    return marker.with_name(f"{marker.name}.held")
+
+
+def fault_options(point: Point, marker: Path, batch: int = 1, size: int = 200) -> dict[str, str]:
+    """Options that place the fault in a batch of a stream; `size` is that of a batch."""
+    return {_POINT: point, _BATCH: str(batch), _MARKER: str(marker), _SIZE: str(size)}
 
 
 def register(spark: SparkSession) -> None:
@@ -53,57 +92,118 @@ def register(spark: SparkSession) -> None:
 
 
 class FaultyFormat(HeadraceFormat):
-    """The format itself, with a writer around its stream writers."""
+    """The format itself, with its stream reader and its stream writers visiting the points."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self._fault = {name: options.pop(name) for name in (_POINT, _BATCH, _MARKER, _SIZE)}
+        super().__init__(options)
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
+    def streamReader(self, schema: StructType) -> Any:  # noqa: N802
+        inner: Any = super().streamReader(schema)
+        return _Reader(inner._options, schema, self._fault)
+
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802
-        fault = {name: self.options[name] for name in (_POINT, _BATCH, _MARKER)}
-        for name in fault:
-            del self.options[name]
         inner: Any = super().streamWriter(schema, overwrite)
-        return _Around(inner, fault)
+        return _Writer(inner, self._fault)
 
 
-class _Around(DataSourceStreamArrowWriter):
+class _Reader(StreamReader):
+    def __init__(self, options: Any, schema: StructType, fault: dict[str, str]) -> None:
+        super().__init__(options, schema)
+        self._fault = fault
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> Any:  # noqa: N802
+        visit(self._fault, "before-plan", self._number(start))
+        end = super().latestOffset(start, limit)
+        visit(self._fault, "after-plan", self._number(start))
+        return end
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        visit(self._fault, "after-offsets", self._number(start))
+        return super().partitions(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        batch = _batch_of_task()
+        yield from _halves(super().read(partition), self._fault, "reading", batch)
+
+    def _number(self, start: dict[str, Any]) -> int:
+        """Nobody tells a planner the number of a batch, but batches are of one size here."""
+        begun = sum(offset for parts in start.values() for offset in parts.values())
+        return int(begun) // int(self._fault[_SIZE])
+
+
+class _Writer(DataSourceStreamArrowWriter):
     def __init__(self, inner: Any, fault: dict[str, str]) -> None:
         self._inner, self._fault = inner, fault
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None
-        batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
-        self._visit("task-start", batch)
-        message = self._inner.write(iterator)
-        self._visit("task-end", batch)
+        batch = _batch_of_task()
+        visit(self._fault, "task-start", batch)
+        message = self._inner.write(_halves(iterator, self._fault, "task-middle", batch))
+        visit(self._fault, "task-end", batch)
         return message
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
-        self._visit("before-commit", batchId)
+        visit(self._fault, "before-commit", batchId)
         self._inner.commit(messages, batchId)
-        self._visit("after-commit", batchId)
+        visit(self._fault, "after-commit", batchId)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         self._inner.abort(messages, batchId)
 
-    def _visit(self, point: str, batch: int) -> None:
-        if (point, str(batch)) != (self._fault[_POINT], self._fault[_BATCH]):
-            return
-        marker = Path(self._fault[_MARKER])
-        try:
-            pids = [int(each) for each in marker.read_text().split()]
-            marker.unlink()  # whoever removes it is the one to fail, and the only one
-        except FileNotFoundError:
-            return
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-        while pids:
-            time.sleep(1)  # nothing more may happen here: the JVM takes this process with it
-        raise InjectedFault(f"at {point} of batch {batch}")
+
+def _batch_of_task() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return int(context.getLocalProperty("streaming.sql.batchId") or -1)
+
+
+def _halves(
+    batches: Iterator[pa.RecordBatch], fault: dict[str, str], point: str, number: int
+) -> Iterator[pa.RecordBatch]:
+    """The same rows, with a visit between the halves of each piece."""
+    for rows in batches:
+        half = (rows.num_rows + 1) // 2
+        yield rows.slice(0, half)
+        visit(fault, point, number)
+        if half < rows.num_rows:
+            yield rows.slice(half)
+
+
+def visit(fault: dict[str, str], point: str, batch: int) -> None:
+    """Fail here, if it is here and now that somebody wants it."""
+    if (point, str(batch)) != (fault[_POINT], fault[_BATCH]):
+        return
+    marker = Path(fault[_MARKER])
+    try:
+        order = marker.read_text()
+        marker.unlink()  # whoever removes it is the one to fail, and the only one
+    except FileNotFoundError:
+        return
+    if order == _HOLD:
+        _wait_for_death(marker)
+    pids = [int(each) for each in order.split()]
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    while pids:
+        time.sleep(1)  # nothing more may happen here: the JVM takes this process with it
+    raise InjectedFault(f"at {point} of batch {batch}")
+
+
+def _wait_for_death(marker: Path) -> None:
+    staging = marker.with_name(f"{marker.name}.staging")
+    staging.write_text(str(os.getpid()))
+    staging.rename(held(marker))
+    deadline = time.monotonic() + _HELD_SECONDS_MAX
+    while time.monotonic() < deadline:
+        time.sleep(0.1)
+    raise InjectedFault("nobody came to kill the task that waited for it")
 
 
 @dataclass(frozen=True, slots=True)

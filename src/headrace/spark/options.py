@@ -119,6 +119,13 @@ class SourceOptions:
     values: Values
     columns: tuple[str, ...]
 
+    @property
+    def starts_at_end(self) -> bool:
+        """Whether the start depends on when it is asked for."""
+        if isinstance(self.starting, AtTimes):
+            return self.no_match == "latest"
+        return self.starting is End.LATEST or LATEST_OFFSET in _values_of(self.starting)
+
 
 class _Given:
     """The options as given, whatever their capitals, each to be read by its proper name."""

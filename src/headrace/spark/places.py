@@ -94,6 +94,11 @@ class Places:
         wanted: dict[TopicPartition, int | CommittedOffset] = dict(offsets)
         self._connected().admin.alter_offsets(group, wanted)
 
+    def published(self, group: str) -> Found:
+        """What a group has committed."""
+        found = self._connected().admin.committed_offsets(group)
+        return {partition: committed.offset for partition, committed in found.items()}
+
     def _partitions(self, client: Client) -> list[TopicPartition]:
         wanted = self._options.subscription
         if wanted.pattern is not None:

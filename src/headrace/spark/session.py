@@ -51,10 +51,15 @@ def session(
 ) -> SparkSession:
     """The session of this process, started if there is none; `settings` go before the defaults.
 
-    Without `master`, what spark-submit was told, else all cores of this machine.
+    Without `master`, what spark-submit was told, else all cores of this machine. `sc://HOST:PORT`
+    is a Spark Connect server, which has the Java: none is looked for here.
     """
-    prepare()
     builder = SparkSession.builder.appName(name)
+    if master is not None and master.startswith("sc://"):
+        for key, value in {**DEFAULT_SETTINGS, **(settings or {})}.items():
+            builder = builder.config(key, value)
+        return builder.remote(master).getOrCreate()
+    prepare()
     # Under spark-submit the gateway is there already, and with it the master.
     chosen = master or ("" if "PYSPARK_GATEWAY_PORT" in os.environ else "local[*]")
     if chosen:

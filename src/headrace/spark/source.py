@@ -5,6 +5,7 @@ tasks, each with connections of its own. Readers are pickled, so nothing is open
 used.
 """
 
+import json
 import logging
 import os
 import time
@@ -23,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from headrace.client import Client, TopicPartition
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.spark.dead_letters import DeadLetters
 from headrace.spark.fetch import fetch
 from headrace.spark.offsets import (
@@ -45,6 +46,12 @@ from headrace.spark.places import Places, report_loss
 from headrace.spark.rows import RowMaker
 
 logger = logging.getLogger(__name__)
+
+
+class CheckpointLost(HeadraceError):
+    """A query starts anew where another one of its name has been before."""
+
+    code = ErrorCode.INVALID_REQUEST
 
 
 class Stretch(InputPartition):
@@ -116,7 +123,13 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream: offsets are dicts in the shape of the connector's checkpoints."""
+    """A stream: offsets are dicts in the shape of the connector's checkpoints.
+
+    A checkpoint has where each batch ended, and so where the next one began, but not where the
+    first one began: Spark asks for the initial offset again when batch 0 runs again. "Latest" is
+    then another place, and what came in between would be lost. A stream that starts at the end
+    therefore has an empty first batch, whose end is its beginning.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -126,9 +139,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[TopicPartition, int] | None = None
         self._published: Offsets | None = None
         self._triggered_ms = float("-inf")
+        self._initial: JsonOffsets | None = None
+        self._has_begun = False
 
     def initialOffset(self) -> JsonOffsets:  # noqa: N802, as Spark names it
-        return to_json(self._places.resolve(self._options.starting, "starting"))
+        self._initial = to_json(self._places.resolve(self._options.starting, "starting"))
+        return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         # One limit is all that can be told; the other is looked up when it is applied.
@@ -144,6 +160,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> JsonOffsets:  # noqa: N802
         """Where the next batch ends; `start` is where the last finished one ended."""
         begun = offsets_from(start)
+        if self._begins(start):
+            self._refuse_lost_checkpoint(begun)
+            if self._options.starts_at_end:
+                return to_json(begun)
         self._publish(begun)
         self._ends = self._places.latest(self._places.partitions())
         end = self._ends
@@ -165,6 +185,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begin, finish = offsets_from(start), offsets_from(end)
+        if self._begins(start) and self._options.starts_at_end:
+            return []  # batch 0 again: it was empty, whatever the end of the topic is by now
         fresh = self._places.earliest([each for each in finish if each not in begin])
         for what in losses(begin, finish, fresh):
             report_loss(what, fail=self._options.fail_on_data_loss)
@@ -179,6 +201,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         self._places.close()
+
+    def _begins(self, start: dict[str, Any]) -> bool:
+        """Whether this is the first step of a query that has finished no batch."""
+        first = not self._has_begun and start == self._initial
+        self._has_begun = True
+        return first
+
+    def _refuse_lost_checkpoint(self, start: Offsets) -> None:
+        """A query without a past, but with offsets in its group, has had one and lost it."""
+        group = self._options.commit_group
+        if group is None:
+            return
+        there = self._places.published(group)
+        moved = [each for each in sorted(start) if there.get(each, start[each]) != start[each]]
+        if not moved:
+            return
+        at = json.dumps(
+            to_json({**start, **{each: there[each] for each in start if each in there}})
+        )
+        raise CheckpointLost(
+            f"group {group!r} has finished {moved[0]} up to offset {there[moved[0]]}, and this "
+            f"query has no checkpoint and would start at {start[moved[0]]}. If the checkpoint was "
+            f"lost, bring it back or start where the group stands, with startingOffsets={at}; to "
+            f"start anew, delete the group or choose another"
+        )
 
     def _waits(self, begun: Offsets, end: Offsets) -> bool:
         least = self._options.offsets_per_trigger_min

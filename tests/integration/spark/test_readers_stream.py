@@ -12,6 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from headrace.client import Client, NewTopic, TopicPartition
 from headrace.core.errors import HeadraceError
 from headrace.spark.places import DataLoss
+from headrace.spark.source import CheckpointLost
 from headrace.testing import Broker
 from tests.integration.spark.conftest import Options, TopicMaker
 from tests.support.spark_readers import (
@@ -46,6 +47,52 @@ def test_each_trigger_reads_what_is_new(client: Client, topic: str, to: Options)
     assert run.step() == []
     send(client, topic, numbered(2, 3))
     assert values_of(run.step()) == numbered(2, 3)
+    run.stop()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        {},
+        {"startingOffsets": '{"TOPIC": {"0": -1}}'},
+        {"startingTimestamp": TIME_MS * 2, "startingOffsetsByTimestampStrategy": "latest"},
+    ],
+)
+@pytest.mark.parametrize("arrives", ["before batch 0 is planned", "after it has failed"])
+def test_a_first_batch_that_runs_again_begins_where_it_began(
+    client: Client, topic: str, to: Options, start: dict[str, Any], arrives: str
+) -> None:
+    """Its start is in no checkpoint: Spark asks again, when the end of the topic is another."""
+    send(client, topic, numbered(5))
+    given = {name: str(value).replace("TOPIC", topic) for name, value in start.items()}
+    options = to(subscribe=topic, **given)
+    killed = stream_reader(options)
+    begun = killed.initialOffset()
+    if arrives == "before batch 0 is planned":
+        send(client, topic, numbered(3, 5))
+    logged = killed.latestOffset(begun, killed.getDefaultReadLimit())
+    killed.stop()
+    if arrives == "after it has failed":
+        send(client, topic, numbered(3, 5))
+
+    again = stream_reader(options)
+    assert again.initialOffset() == {topic: {"0": 8}}
+    assert again.partitions(again.initialOffset(), logged) == []
+    again.stop()
+    run = StreamRun(options, start=logged)
+    assert values_of(run.step()) == numbered(3, 5)
+    run.stop()
+
+
+def test_a_start_at_the_end_holds_for_a_run_over_what_is_there(
+    client: Client, topic: str, to: Options
+) -> None:
+    send(client, topic, numbered(5))
+    run = StreamRun(to(subscribe=topic))
+    send(client, topic, numbered(3, 5))
+    run.planner.prepareForTriggerAvailableNow()
+    assert run.step() == [], "batch 0 writes down where the stream begins"
+    assert values_of(run.step()) == numbered(3, 5)
     run.stop()
 
 
@@ -156,6 +203,7 @@ def test_new_partitions_are_found_while_running(client: Client, topic: str, to: 
 
 def test_new_partitions_are_found_under_a_limit(client: Client, topic: str, to: Options) -> None:
     run = StreamRun(to(subscribe=topic, maxOffsetsPerTrigger=3))
+    assert run.step() == []
     client.admin.create_partitions({topic: 2})
     send(client, topic, numbered(4), partition=1)
     assert values_of(run.step()) == numbered(3)
@@ -216,6 +264,7 @@ def test_a_topic_that_left_the_pattern_is_reported(
 def test_a_topic_that_was_deleted_is_named(client: Client, topic: str, to: Options) -> None:
     options = to(subscribe=topic, fetchOffset__numRetries=1, fetchOffset__retryIntervalMs=1)
     run = StreamRun(options)
+    assert run.step() == []
     client.admin.delete_topics([topic])
     with pytest.raises(HeadraceError, match=f"'{topic}' does not exist"):
         run.step()
@@ -312,10 +361,35 @@ def test_a_group_that_others_read_for_is_refused_at_once(
         member.subscribe([topic])
         while not member.assignment:
             member.poll(timeout_ms=200)
-        run = StreamRun(to(subscribe=topic, commitGroup=group))
+        run = StreamRun(to(subscribe=topic, startingOffsets="earliest", commitGroup=group))
         with pytest.raises(HeadraceError, match="has members"):
             run.step()
         run.stop()
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_query_whose_group_is_further_than_itself_has_lost_its_checkpoint(
+    client: Client, topic: str, to: Options, start: str
+) -> None:
+    group = f"lost-{topic}"
+    send(client, topic, numbered(6))
+    options = to(subscribe=topic, startingOffsets="earliest", commitGroup=group)
+    for run in (StreamRun(options), StreamRun(options)):  # nothing is finished: nothing is lost
+        run.planner.latestOffset(run.start, ReadAllAvailable())
+        run.stop()
+    while run.step():
+        pass
+    run.stop()
+    send(client, topic, numbered(2, 6))
+    anew = StreamRun({**options, "startingOffsets": start})
+    with pytest.raises(CheckpointLost, match=f"has finished {topic}-0 up to offset 6") as refused:
+        anew.step()
+    anew.stop()
+    said = str(refused.value)
+    advice = said[said.index("startingOffsets=") + len("startingOffsets=") : said.index("}}") + 2]
+    advised = StreamRun({**options, "startingOffsets": advice})
+    assert values_of(advised.step()) == numbered(2, 6)
+    advised.stop()
 
 
 def test_small_partitions_of_a_stream_share_tasks(
@@ -339,6 +413,7 @@ def test_offsets_are_asked_for_again_after_a_failure(to: Options) -> None:
             "kafka.bootstrap.servers": broker.bootstrap_servers,
         }
         run = StreamRun(options)
+        assert run.step() == []
         broker.restart()
         with Client(broker.bootstrap_servers) as client:
             send(client, name, numbered(2))
