@@ -78,7 +78,7 @@ def tell(console: Console, broker: BrokerProcess, directory: Path, report: Path)
             counted, updates = _newest(counts)
     finally:
         pipeline.close()
-        clicks.join()
+        clicks.stop()
     rows = DeltaTable(pipeline.table).to_pyarrow_table(columns=["partition", "offset"])
     places = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
     return Outcome(

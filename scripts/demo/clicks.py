@@ -43,6 +43,12 @@ class Clicks(threading.Thread):
         self._address = address
         self._total = total
         self._console = console
+        self._enough = threading.Event()
+
+    def stop(self) -> None:
+        """Publish no more; returns when the thread has ended."""
+        self._enough.set()
+        self.join()
 
     def run(self) -> None:
         producer = Producer(
@@ -52,7 +58,7 @@ class Clicks(threading.Thread):
         began, sent = time.perf_counter(), 0
         with progress_bar(self._console) as progress:
             task = progress.add_task("clicks", total=self._total)
-            while sent < self._total:
+            while sent < self._total and not self._enough.is_set():
                 elapsed = time.perf_counter() - began
                 due = min(self._total, int(elapsed * CLICKS_PER_SECOND))
                 for _ in range(due - sent):

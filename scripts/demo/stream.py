@@ -54,7 +54,9 @@ class ReadBack:
 def create_topic(address: str, topic: str, config: dict[str, str] | None = None) -> None:
     """A topic with a few partitions."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-    for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=config)]).values():
+    for future in admin.create_topics(
+        [NewTopic(topic, PARTITIONS, 1, config=config or {})]
+    ).values():
         future.result()
 
 
