@@ -1,0 +1,150 @@
+"""Progress of real queries: every figure compared with what was sent."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.client import Client
+from headrace.spark.progress import watch
+from headrace.spark.progress.history import History
+from tests.integration.spark.conftest import Options
+from tests.support.config_effects import eventually
+from tests.support.spark_readers import numbered, send
+
+FEEDER = "tests.support.spark_progress_feeder"
+
+
+def started(rows: DataFrame, name: str, checkpoint: str, mode: str = "append") -> StreamingQuery:
+    return (
+        rows.writeStream.format("noop")
+        .queryName(name)
+        .outputMode(mode)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def scraped(address: str | None) -> dict[tuple[str, ...], float]:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name.removeprefix("headrace_pipeline_"), *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_rows_and_lag_of_every_batch_are_those_of_the_topic(
+    spark: SparkSession, client: Client, topic: str, to: Options, checkpoint: str, tmp_path: Path
+) -> None:
+    send(client, topic, numbered(250))
+    options = to(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=100)
+    rows = spark.readStream.format("headrace").options(**options).load()
+    report = tmp_path / "lag.html"
+    with watch(spark, names={"lag"}, terminal=False, metrics="0", report=report) as watching:
+        started(rows, "lag", checkpoint).awaitTermination()
+        eventually(lambda: len(watching.history) == 3, "Spark tells of all batches")
+        found = scraped(watching.metrics_address)
+    batches = watching.history
+    assert [each.rows for each in batches] == [100, 100, 50]
+    assert [each.batch for each in batches] == [0, 1, 2]
+    assert [each.lag for each in batches] == [{topic: 150}, {topic: 50}, {topic: 0}]
+    assert [each.lag_before for each in batches] == [{topic: 250}, {topic: 150}, {topic: 50}]
+    assert all(each.batch_ms > 0 and each.rows_per_second > 0 for each in batches)
+    assert batches[0].at < batches[1].at < batches[2].at
+    assert found["rows_total", "lag"] == 250
+    assert found["lag_records", "lag", topic] == 0
+    assert found["lag_before_records", "lag", topic] == 50
+    assert found["batch_seconds_count", "lag"] == 3
+    assert History(report.with_suffix(".jsonl")).batches == batches
+    assert re.findall(r"<td>(.*?)</td>", report.read_text())[:3] == ["lag", "3", "250"]
+
+
+def test_state_and_watermark_are_those_of_the_query(
+    spark: SparkSession, client: Client, topic: str, to: Options, checkpoint: str
+) -> None:
+    send(client, topic, numbered(30))  # a millisecond apart
+    counts = (
+        spark.readStream.format("headrace")
+        .options(**to(subscribe=topic, startingOffsets="earliest"))
+        .load()
+        .withWatermark("timestamp", "1 hour")
+        .groupBy("timestamp")
+        .count()
+    )
+    with watch(spark, names={"state"}, terminal=False) as watching:
+        started(counts, "state", checkpoint, "update").awaitTermination()
+    with_rows, *_, last = watching.history
+    assert (with_rows.rows, with_rows.state_rows) == (30, 30)
+    assert with_rows.state_bytes > 0
+    assert with_rows.watermark is None
+    assert last.watermark == 1_700_000_000.029 - 3600
+
+
+def test_a_query_that_fails_is_told_of(
+    spark: SparkSession,
+    client: Client,
+    topic: str,
+    to: Options,
+    checkpoint: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    send(client, topic, numbered(3))
+    options = to(subscribe=topic, startingOffsets="earliest")
+    rows = spark.readStream.format("headrace").options(**options).load()
+    broken = rows.selectExpr("assert_true(offset < 0)")
+    watching = watch(spark, names={"broken"}, metrics="0")
+    try:
+        query = started(broken, "broken", checkpoint)
+        with pytest.raises(StreamingQueryException):
+            query.awaitTermination()
+        address = watching.metrics_address
+        eventually(lambda: not scraped(address)["running", "broken"], "Spark tells of the end")
+        found = scraped(address)
+    finally:
+        watching.close()
+    assert found["failures_total", "broken"] == 1
+    assert capsys.readouterr().err.startswith("broken: failed: ")
+
+
+def feeder(report: Path, batches: int, run: str) -> subprocess.Popen[str]:
+    """A process that watches made-up batches, tells when they are in, and waits to be killed."""
+    return subprocess.Popen(
+        [sys.executable, "-m", FEEDER, str(report), str(batches), run],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def killed_after_its_batches(report: Path, batches: int, run: str) -> None:
+    with feeder(report, batches, run) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "fed\n"
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(10) == -signal.SIGKILL
+
+
+def test_a_killed_driver_leaves_a_history_that_the_next_one_continues(tmp_path: Path) -> None:
+    report = tmp_path / "clicks.html"
+    killed_after_its_batches(report, 20, "aaaaaaaa-0000-0000-0000-00000000000a")
+    killed_after_its_batches(report, 30, "aaaaaaaa-0000-0000-0000-00000000000b")
+    found = History(report.with_suffix(".jsonl")).batches
+    assert [(each.run[-1], each.batch) for each in found] == [
+        *(("a", number) for number in range(20)),
+        *(("b", number) for number in range(30)),
+    ]
+    # The page is no older than its interval: that of the second run has all of the first.
+    assert "21 batches, 1 restart<" in report.read_text()
