@@ -21,6 +21,7 @@ COMMANDS = {
     "top": "headrace.cli.top",
     "log": "headrace.cli.log",
     "archive": "headrace.cli.archive",
+    "pipeline": "headrace.cli.pipeline",
     "bench": "headrace.cli.bench",
     "version": "headrace.cli.version",
 }

@@ -1,0 +1,15 @@
+"""`headrace pipeline run`."""
+
+import typer
+
+from headrace.cli.pipeline import run
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(
+        help="Run Spark pipelines that are written as YAML: topics to topics, tables and files.",
+        no_args_is_help=True,
+    )
+    for command in (run,):
+        command.register(group)
+    app.add_typer(group, name="pipeline")

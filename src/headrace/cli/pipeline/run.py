@@ -1,0 +1,125 @@
+"""`headrace pipeline run FILE`: its queries, until they end or are told to stop."""
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.pipeline.sessions import File, Master, Servers, Settings, require_spark, spark_for
+from headrace.cli.process import STOP_SIGNALS
+
+if TYPE_CHECKING:
+    from headrace.spark.pipeline.running import Run
+
+_LOOK_SECONDS = 0.5
+
+
+def register(group: typer.Typer) -> None:
+    group.command()(run)
+
+
+def run(
+    file: File,
+    once: Annotated[
+        bool, typer.Option("--once", help="Do what is there now, then end.", show_default=False)
+    ] = False,
+    master: Master = None,
+    servers: Servers = None,
+    settings: Settings = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics",
+            metavar="HOST:PORT",
+            help="Serve progress to Prometheus at /metrics.",
+            show_default=False,
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report",
+            metavar="FILE.html",
+            help="Draw throughput and lag over time into a page (.html) or picture (.svg).",
+            show_default=False,
+        ),
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress on stderr.", show_default=False)
+    ] = False,
+) -> None:
+    """Run a pipeline until it is stopped (Ctrl-C, SIGTERM), or with --once until it is done.
+
+    It goes on where its checkpoint ends. Exit code 0 when it was stopped or is done, 1 when a
+    query failed; the others are then stopped too.
+    """
+    require_spark()
+    from headrace.spark.pipeline import load
+    from headrace.spark.progress import watch
+
+    pipeline = load(file)
+    with stopping() as stop:
+        spark = spark_for(pipeline, master, settings)
+        try:
+            stop.arm()
+            if stop.asked.is_set():
+                return
+            watching = watch(
+                spark,
+                names=set(pipeline.query_names),
+                terminal=not quiet,
+                metrics=metrics,
+                report=report,
+                title=pipeline.name,
+            )
+            # Before the queries start, so that their first batches are seen too.
+            with watching:
+                started = pipeline.start(spark, once, servers)
+                _say(f"running {', '.join(started.queries)}")
+                _until_it_ends(started, stop)
+        finally:
+            spark.stop()
+
+
+class Stop:
+    """Whether somebody asked to stop."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def arm(self) -> None:
+        """Take the signals; Spark takes SIGINT for itself when a session starts."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, lambda *_: self.asked.set())
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    """Signals ask to stop rather than end the process; as before afterwards."""
+    stop = Stop()
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    stop.arm()
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _until_it_ends(started: "Run", stop: Stop) -> None:
+    # Short looks from this thread: a signal is only noticed between calls into the JVM.
+    while not stop.asked.is_set():
+        if started.wait(timeout=0):
+            return
+        stop.asked.wait(_LOOK_SECONDS)
+    _say("stopping")
+    started.stop()
+
+
+def _say(what: str) -> None:
+    print(f"headrace: {what}", file=sys.stderr, flush=True)

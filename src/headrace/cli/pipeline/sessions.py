@@ -1,0 +1,73 @@
+"""The Spark session of a pipeline command, and what the commands need to have one."""
+
+import importlib.util
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.options import parse_pairs
+from headrace.core.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.spark.pipeline import Pipeline
+
+File = Annotated[str, typer.Argument(metavar="FILE.yaml", help="The pipeline.", show_default=False)]
+Servers = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers",
+        "-b",
+        metavar="HOST:PORT",
+        help="Brokers, instead of those that the file names.",
+        show_default=False,
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs, as spark://HOST:7077; by default all cores of this machine, or "
+        "what spark-submit was told.",
+        show_default=False,
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="spark.KEY=VALUE",
+        help="A setting of Spark; goes before those of the file and may be repeated.",
+        show_default=False,
+    ),
+]
+
+
+def require_spark() -> None:
+    """Say what to install, rather than fail in the middle of an import."""
+    for name in ("pyspark", "pyarrow", "numpy", "yaml"):
+        if importlib.util.find_spec(name) is None:
+            raise InvalidConfig(
+                f"pipelines need the package {name}", hint="pip install 'headrace[spark]'"
+            )
+
+
+def spark_for(
+    pipeline: "Pipeline", master: str | None, settings: list[str] | None
+) -> "SparkSession":
+    """A session with the pipeline's settings, those of the command line first."""
+    given = parse_pairs(settings, "--set", "spark.sql.shuffle.partitions=8")
+    for name in given:
+        if not name.startswith("spark."):
+            raise typer.BadParameter(f"{name!r} is no setting of Spark", param_hint="--set")
+    from headrace.spark.session import session
+
+    chosen = {
+        "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
+        **dict(pipeline.spec.settings),
+        **given,
+    }
+    return session(pipeline.name, master=master, settings=chosen)

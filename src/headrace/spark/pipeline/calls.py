@@ -1,0 +1,136 @@
+"""Calls of Spark's Python API as values: what `plan` prints is what `run` does.
+
+A pipeline is compiled to these once. `written` turns them into Python, `done` carries them out;
+neither knows what the calls mean, so the two cannot part.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+_WIDTH: Final = 92
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A variable of the program."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """An attribute: `spark.readStream`."""
+
+    of: "Expression"
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A method, or a function where `on` is None; `spread` is given as `**{...}`."""
+
+    on: "Expression | None"
+    name: str
+    arguments: "tuple[Argument, ...]" = ()
+    named: "tuple[tuple[str, Argument], ...]" = ()
+    spread: tuple[tuple[str, str], ...] = ()
+
+
+Expression = Name | Get | Call
+Argument = Expression | str | int | bool | None | tuple[str, ...] | tuple[tuple[str, str], ...]
+
+
+def call(on: Expression, name: str, *arguments: Argument, **named: Argument) -> Call:
+    """A method with its arguments."""
+    return Call(on, name, arguments, tuple(named.items()))
+
+
+def function(name: str, *arguments: Argument) -> Call:
+    """A function of the program's namespace."""
+    return Call(None, name, arguments)
+
+
+def done(expression: Argument, names: Mapping[str, Any]) -> Any:
+    """Carry out; `names` holds the variables and functions."""
+    match expression:
+        case Name(text):
+            return names[text]
+        case Get(of, name):
+            return getattr(done(of, names), name)
+        case Call(on, name, arguments, named, spread):
+            target = names[name] if on is None else getattr(done(on, names), name)
+            given = {key: done(value, names) for key, value in named}
+            return target(*(done(each, names) for each in arguments), **given, **dict(spread))
+        case tuple():
+            values: tuple[Any, ...] = expression
+            return dict(values) if _is_mapping(values) else list(values)
+        case _:
+            return expression
+
+
+def written(expression: Argument) -> str:
+    """The expression as Python, on one line."""
+    match expression:
+        case Name(text):
+            return text
+        case Get(of, name):
+            return f"{written(of)}.{name}"
+        case Call(on, _, _, _, _):
+            return ("" if on is None else f"{written(on)}.") + _link(expression)
+        case tuple():
+            return _collection(expression)
+        case str():
+            return json.dumps(expression, ensure_ascii=False)
+        case _:
+            return repr(expression)
+
+
+def assigned(name: str, expression: Expression) -> str:
+    """`name = ...` as Python, a line for each call where one line is too short."""
+    one = f"{name} = {written(expression)}"
+    if len(one) <= _WIDTH and one.count(".") < 3:
+        return one
+    links = [_indented(each) for each in _chain(expression)]
+    return f"{name} = (\n" + "".join(f"    {each}\n" for each in links) + ")"
+
+
+def _chain(expression: Expression) -> list[str]:
+    """The first thing and what is called on it, in order; attributes stay with what is before."""
+    match expression:
+        case Call(on, _, _, _, _) if on is not None:
+            before = _chain(on)
+            link = "." + _link(expression)
+            if isinstance(on, Name | Get):
+                return [*before[:-1], before[-1] + link]
+            return [*before, link]
+        case Get(of, name):
+            before = _chain(of)
+            if isinstance(of, Name):
+                return [*before[:-1], f"{before[-1]}.{name}"]
+            return [*before, f".{name}"]
+        case _:
+            return [written(expression)]
+
+
+def _link(expression: Call) -> str:
+    given = [written(each) for each in expression.arguments]
+    given += [f"{key}={written(value)}" for key, value in expression.named]
+    if expression.spread:
+        given.append(f"**{_collection(expression.spread)}")
+    return f"{expression.name}({', '.join(given)})"
+
+
+def _collection(values: tuple[Any, ...]) -> str:
+    if _is_mapping(values):
+        return "{" + ", ".join(f"{written(key)}: {written(each)}" for key, each in values) + "}"
+    return "[" + ", ".join(written(each) for each in values) + "]"
+
+
+def _is_mapping(values: tuple[Any, ...]) -> bool:
+    return bool(values) and all(isinstance(each, tuple) for each in values)
+
+
+def _indented(link: str) -> str:
+    return link.replace("\n", "\n    ")

@@ -1,0 +1,114 @@
+"""A pipeline as calls of Spark: for each sink how it reads, its steps, and how it writes.
+
+Each sink is a query of its own, with its own reading of the topics and its own checkpoint. What
+can be had only once is given to one of them: dead letters are sent by the first sink's query, and
+the others leave the bad records out.
+"""
+
+from dataclasses import dataclass
+
+from headrace.spark.options import ERROR
+from headrace.spark.pipeline.calls import Call, Expression, Get, Name, call
+from headrace.spark.pipeline.document import Place
+from headrace.spark.pipeline.model import Pairs, Sink, Source, Spec
+from headrace.spark.pipeline.steps import SPARK, Frames, step_calls
+from headrace.spark.pipeline.targets import prepared, stream_writer
+from headrace.spark.pipeline.value_columns import record_columns
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One assignment or call of the program, and the line of the file that it is for."""
+
+    target: str | None
+    value: Expression
+    place: Place
+    keeps_columns: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What one sink takes: lines that make its frame, then the one that writes it."""
+
+    sink: Sink
+    frame: str
+    lines: tuple[Line, ...]
+    write: Line
+
+
+def streaming_program(spec: Spec, sink: Sink, servers: str, *, once: bool = False) -> Program:
+    """The sink's streaming query, all but its start."""
+    frames = Frames(streaming=True)
+    options = _source_options(spec, sink, servers, spec.source.starting)
+    if spec.source.commit_group is not None:
+        options["commitGroup"] = group_of(spec, sink)
+    lines = _frame_lines(spec, sink, frames, Get(SPARK, "readStream"), options)
+    written = stream_writer(sink, Name(frames.name), servers)
+    written = call(written, "queryName", spec.query_name(sink))
+    written = call(written, "option", "checkpointLocation", spec.checkpoint_of(sink))
+    if once or spec.once:
+        written = call(written, "trigger", availableNow=True)
+    elif spec.every is not None:
+        written = call(written, "trigger", processingTime=spec.every)
+    query = f"{frames.name}_query"
+    return Program(sink, frames.name, lines, Line(query, call(written, "start"), sink.place))
+
+
+def group_of(spec: Spec, sink: Sink) -> str:
+    """The consumer group that shows a sink's position: the pipeline's, where it has one sink."""
+    group = spec.source.commit_group or ""
+    return group if len(spec.sinks) == 1 else f"{group}-{sink.name}"
+
+
+def _frame_lines(
+    spec: Spec, sink: Sink, frames: "Frames", reader: Expression, options: dict[str, str]
+) -> tuple[Line, ...]:
+    source = spec.source
+    frame = call(_read(reader, options), "load")
+    lines = [Line(frames.name, _with_columns(spec, source, frame, sink), source.place)]
+    for step in (*spec.steps, *sink.steps):
+        lines += [
+            Line(target, value, step.place, keeps)
+            for target, value, keeps in step_calls(step, frames)
+        ]
+    shaped = prepared(sink.target, Name(frames.name))
+    if shaped is not None:
+        lines.append(Line(frames.name, shaped, sink.place))
+    return tuple(lines)
+
+
+def _read(reader: Expression, options: dict[str, str]) -> Call:
+    chain = call(reader, "format", "headrace")
+    for name, value in options.items():
+        chain = call(chain, "option", name, value)
+    return chain
+
+
+def _source_options(spec: Spec, sink: Sink, servers: str, bounds: Pairs) -> dict[str, str]:
+    source = spec.source
+    letters = spec.dead_letter_topic if sink is spec.sinks[0] else None
+    names = ["value", *record_columns(source, with_errors=letters is None)]
+    options = {
+        "kafka.bootstrap.servers": servers,
+        **dict(source.options),
+        **dict(bounds),
+        "columns": ",".join(names),
+    }
+    if letters is not None:
+        options["deadLetterTopic"] = letters
+    return options
+
+
+def _with_columns(spec: Spec, source: Source, frame: Call, sink: Sink) -> Call:
+    """The value's fields as columns, then those of the record."""
+    sends = spec.dead_letter_topic is not None and sink is spec.sinks[0]
+    leaves_out = spec.dead_letter_topic is not None and not sends
+    if leaves_out:
+        frame = call(frame, "where", f"{ERROR} IS NULL")
+    others = record_columns(source, with_errors=spec.dead_letter_topic is None)
+    if not source.value.has_fields:
+        return call(frame, "select", "value", *others)
+    if source.value.column is None:
+        return call(frame, "select", "value.*", *others)
+    named = call(frame, "withColumnRenamed", "value", source.value.column)
+    return call(named, "select", source.value.column, *others)

@@ -1,0 +1,208 @@
+"""A YAML file as a tree that remembers where everything stands, with variables put in.
+
+Built from YAML's own nodes rather than from the values they stand for: each text, list and
+mapping keeps its line and column, keys such as `on` stay words, and a key that is there twice is
+noticed.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import yaml
+
+from headrace.core.errors import ErrorCode, HeadraceError
+
+_VARIABLE: Final = re.compile(r"\$(\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|(\$\{)")
+_NULL: Final = "tag:yaml.org,2002:null"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where something stands, counted from 1 as editors do."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is wrong, and where."""
+
+    file: str
+    line: int
+    column: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}: {self.message}"
+
+
+class PipelineInvalid(HeadraceError):
+    """A pipeline that cannot run as it is written; `problems` has all that was found."""
+
+    code = ErrorCode.INVALID_CONFIG
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(str(each) for each in problems))
+
+
+class Findings:
+    """Collects problems, so that one run tells all of them."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._found: dict[Problem, None] = {}
+
+    def add(self, place: Place, message: str) -> None:
+        """Note a problem; the same one twice counts once."""
+        self._found[Problem(self.file, place.line, place.column, message)] = None
+
+    @property
+    def problems(self) -> list[Problem]:
+        """All of them, from top to bottom."""
+        return sorted(self._found, key=lambda each: (each.line, each.column))
+
+    def refuse(self) -> None:
+        """Raise if anything is wrong."""
+        if self._found:
+            raise PipelineInvalid(self.problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A text, number or word; `text` is None for a null."""
+
+    place: Place
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list."""
+
+    place: Place
+    items: "tuple[Node, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key of a mapping with what it holds."""
+
+    place: Place
+    value: "Node"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A mapping."""
+
+    place: Place
+    entries: dict[str, Entry]
+
+
+Node = Scalar | Listing | Table
+START: Final = Place(1, 1)
+
+
+def parse(text: str, variables: Mapping[str, str], findings: Findings) -> Table:
+    """The document; what is wrong with it as YAML goes to the findings."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        findings.add(_place_of_error(error), f"this is not YAML: {_what(error)}")
+        return Table(START, {})
+    if root is None:
+        findings.add(START, "the file is empty")
+        return Table(START, {})
+    document = _Converter(variables, findings).convert(root)
+    if not isinstance(document, Table):
+        findings.add(document.place, "a pipeline is a mapping with name, source and sinks")
+        return Table(document.place, {})
+    return document
+
+
+def _place(mark: yaml.Mark) -> Place:
+    return Place(mark.line + 1, mark.column + 1)
+
+
+def _place_of_error(error: yaml.YAMLError) -> Place:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    return START if mark is None else _place(mark)
+
+
+def _what(error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError):
+        return ", ".join(each for each in (error.context, error.problem) if each)
+    return str(error).splitlines()[0]
+
+
+class _Converter:
+    """YAML's nodes to ours; an anchor that is used in many places is converted once."""
+
+    def __init__(self, variables: Mapping[str, str], findings: Findings) -> None:
+        self._variables = variables
+        self._findings = findings
+        self._done: dict[int, Node] = {}
+        self._open: set[int] = set()
+
+    def convert(self, node: yaml.Node) -> Node:
+        place = _place(node.start_mark)
+        if id(node) in self._open:
+            self._findings.add(place, "an anchor holds itself")
+            return Scalar(place, None)
+        if id(node) not in self._done:
+            self._open.add(id(node))
+            self._done[id(node)] = self._converted(node, place)
+            self._open.remove(id(node))
+        return self._done[id(node)]
+
+    def _converted(self, node: yaml.Node, place: Place) -> Node:
+        if isinstance(node, yaml.MappingNode):
+            return self._table(node, place)
+        if isinstance(node, yaml.SequenceNode):
+            return Listing(place, tuple(self.convert(each) for each in node.value))
+        assert isinstance(node, yaml.ScalarNode)
+        if node.tag == _NULL:
+            return Scalar(place, None)
+        if node.style in ("|", ">"):
+            place = replace(place, line=place.line + 1, column=1)
+        return Scalar(place, self._filled(str(node.value), place))
+
+    def _table(self, node: yaml.MappingNode, place: Place) -> Table:
+        entries: dict[str, Entry] = {}
+        for key, value in node.value:
+            at = _place(key.start_mark)
+            if not isinstance(key, yaml.ScalarNode):
+                self._findings.add(at, "a key must be a plain word")
+                continue
+            if key.value in entries:
+                first = entries[key.value].place.line
+                self._findings.add(at, f"{key.value!r} is there twice, first in line {first}")
+                continue
+            entries[key.value] = Entry(at, self.convert(value))
+        return Table(place, entries)
+
+    def _filled(self, text: str, place: Place) -> str:
+        def fill(match: re.Match[str]) -> str:
+            escaped, name, default, broken = match.groups()
+            if escaped:
+                return "${"
+            if broken:
+                self._findings.add(
+                    place, f"{text!r}: variables are ${{NAME}} or ${{NAME:-default}}"
+                )
+                return ""
+            found: str | None = self._variables.get(name)
+            if not found and default is not None:
+                found = default
+            if found is None:
+                self._findings.add(
+                    place, f"the variable {name} is not set; ${{{name}:-...}} gives it a default"
+                )
+                return ""
+            return found
+
+        return _VARIABLE.sub(fill, text)

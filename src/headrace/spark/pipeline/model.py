@@ -1,0 +1,202 @@
+"""What a pipeline is, once its file has been read: plain values, and where each was written."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.spark.pipeline.document import Place
+
+Mode = Literal["append", "update", "complete"]
+ValueFormat = Literal["raw", "string", "json", "avro"]
+TableFormat = Literal["parquet", "csv", "delta", "json"]
+Timers = Literal["none", "processing-time", "event-time"]
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What the bytes of a record's value are; `column` keeps its fields in one struct."""
+
+    format: ValueFormat = "raw"
+    schema: str | None = None
+    column: str | None = None
+
+    @property
+    def has_fields(self) -> bool:
+        return self.format in ("json", "avro")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Topics and how they are read; `options` are those of `format("headrace")`."""
+
+    place: Place
+    options: Pairs
+    starting: Pairs
+    ending: Pairs
+    value: Value
+    columns: tuple[str, ...]
+    commit_group: str | None
+    places: tuple[tuple[str, Place], ...]
+
+    def place_of_option(self, name: str) -> Place:
+        """Which line of the file led to an option."""
+        return dict(self.places).get(name.lower(), self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    place: Place
+    condition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    place: Place
+    expressions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    place: Place
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Aggregates by time: windows of one size, or sessions that end after a gap."""
+
+    place: Place
+    time: str
+    size: str | None
+    slide: str | None
+    session: str | None
+    watermark: str | None
+    by: tuple[str, ...]
+    agg: Pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Dedup:
+    place: Place
+    by: tuple[str, ...]
+    time: str
+    watermark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A table that does not change while the pipeline runs."""
+
+    place: Place
+    format: TableFormat
+    path: str
+    options: Pairs
+    on: tuple[str, ...]
+    how: Literal["left", "inner", "semi", "anti"]
+
+
+@dataclass(frozen=True, slots=True)
+class Python:
+    """A function over Arrow batches."""
+
+    place: Place
+    function: str
+    schema: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stateful:
+    """A StatefulProcessor, one state for each value of `by`."""
+
+    place: Place
+    function: str
+    by: tuple[str, ...]
+    schema: str
+    mode: Literal["append", "update"]
+    timers: Timers
+    time: str | None
+    watermark: str | None
+
+
+Step = Filter | Select | Sql | Window | Dedup | Join | Python | Stateful
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    place: Place
+    topic: str
+    key: str | tuple[str, ...] | None
+    value: str
+    headers: str | None
+    mode: Mode
+    options: Pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """Rows by their key: the newest of a batch goes into the table, or takes a row out of it."""
+
+    place: Place
+    on: tuple[str, ...]
+    delete_when: str | None
+    newest_by: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    place: Place
+    path: str
+    partition_by: tuple[str, ...]
+    mode: Literal["append", "complete"]
+    other_queries: Literal["refuse", "append"]
+    upsert: Upsert | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parquet:
+    place: Place
+    path: str
+    partition_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    place: Place
+    rows: int
+    mode: Mode
+
+
+Target = Topic | Delta | Parquet | Console
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """One streaming query: steps of its own, then where the rows go."""
+
+    name: str
+    place: Place
+    target: Target
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A whole pipeline."""
+
+    name: str
+    bootstrap_servers: str | None
+    checkpoint: str
+    every: str | None
+    once: bool
+    source: Source
+    dead_letter_topic: str | None
+    settings: Pairs
+    steps: tuple[Step, ...]
+    sinks: tuple[Sink, ...]
+
+    def query_name(self, sink: Sink) -> str:
+        return f"{self.name}-{sink.name}"
+
+    def checkpoint_of(self, sink: Sink) -> str:
+        return f"{self.checkpoint.rstrip('/')}/{sink.name}"

@@ -1,0 +1,109 @@
+"""A pipeline's file as a `Spec`, or all that is wrong with it."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from headrace.core.errors import InvalidConfig
+from headrace.spark.options import source_options
+from headrace.spark.pipeline import sections
+from headrace.spark.pipeline.document import START, Findings, Scalar, Table, parse
+from headrace.spark.pipeline.fields import Fields
+from headrace.spark.pipeline.model import Source, Spec
+from headrace.spark.pipeline.read_sinks import NAME, read_sinks
+from headrace.spark.pipeline.read_source import read_source
+from headrace.spark.pipeline.read_steps import located, read_steps
+from headrace.spark.pipeline.value_columns import refuse_hidden_columns
+
+# Stands in where options are checked before it is known which broker is meant.
+_ANY_BROKER: Final = "127.0.0.1:9092"
+
+
+def read(text: str, file: str, base: Path, variables: Mapping[str, str]) -> Spec:
+    """The pipeline that a text describes; raises PipelineInvalid with every problem in it."""
+    findings = Findings(file)
+    fields = Fields(parse(text, variables, findings), sections.PIPELINE, findings)
+    name = fields.text("name") or "pipeline"
+    if not NAME.fullmatch(name):
+        fields.wrong("name", f"{name!r} must be made of a-z, 0-9, -, _ and .")
+    every, once = _trigger(fields)
+    source_fields = fields.section("source", sections.SOURCE)
+    source = read_source(source_fields or Fields(Table(START, {}), sections.SOURCE, Findings(file)))
+    dead_letter = _dead_letter(fields, source)
+    spec = Spec(
+        name=name,
+        bootstrap_servers=fields.text("bootstrap_servers"),
+        checkpoint=located(fields.text("checkpoint") or "", base),
+        every=every,
+        once=once,
+        source=source,
+        dead_letter_topic=dead_letter,
+        settings=_settings(fields),
+        steps=read_steps(fields.listing("steps"), base, findings),
+        sinks=read_sinks(fields.listing("sinks"), base, findings),
+    )
+    if fields.has("sinks") and not fields.listing("sinks"):
+        fields.wrong("sinks", "is empty; a pipeline has at least one sink")
+    findings.refuse()
+    _check_options(spec, findings)
+    refuse_hidden_columns(source, findings)
+    findings.refuse()
+    return spec
+
+
+def _trigger(fields: Fields) -> tuple[str | None, bool]:
+    node = fields.node("trigger")
+    if isinstance(node, Scalar):
+        if node.text != "available-now":
+            fields.wrong("trigger", f"{node.text!r} is not available-now or {{every: 2 seconds}}")
+        return None, True
+    every = fields.section("trigger", sections.TRIGGER)
+    return (None if every is None else every.duration("every")), False
+
+
+def _dead_letter(fields: Fields, source: Source) -> str | None:
+    node = fields.node("on_bad_record")
+    if node is None:
+        return None
+    if isinstance(node, Scalar):
+        if node.text != "column":
+            fields.wrong("on_bad_record", f"{node.text!r} is not column or {{dead_letter: TOPIC}}")
+        return None
+    letters = fields.section("on_bad_record", sections.ON_BAD_RECORD)
+    if source.value.format == "raw":
+        fields.wrong("on_bad_record", "raw values are never bad: give source.value a format")
+    return None if letters is None else letters.text("dead_letter")
+
+
+def _settings(fields: Fields) -> tuple[tuple[str, str], ...]:
+    node = fields.node("settings")
+    for name, entry in node.entries.items() if isinstance(node, Table) else ():
+        if not re.match(r"spark\.", name):
+            fields.findings.add(entry.place, f"{name!r} is no setting of Spark: those are spark.*")
+    return fields.pairs("settings")
+
+
+def _check_options(spec: Spec, findings: Findings) -> None:
+    """Let the source itself judge its options; it names the one that is wrong."""
+    source = spec.source
+    given = {**dict(source.options), "kafka.bootstrap.servers": _ANY_BROKER}
+    for streaming, bounds in ((True, source.starting), (False, source.ending)):
+        options = {**given, **dict(bounds)}
+        if not streaming:
+            options = {name: text for name, text in options.items() if name not in _STREAMS_ONLY}
+        try:
+            source_options(options, streaming=streaming)
+        except InvalidConfig as error:
+            named = [name for name in options if name in str(error)]
+            place = source.place_of_option(max(named, key=len)) if named else source.place
+            findings.add(place, str(error))
+            return
+
+
+_STREAMS_ONLY: Final = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "commitGroup",
+)

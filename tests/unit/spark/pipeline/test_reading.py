@@ -1,0 +1,82 @@
+"""A pipeline's file: what it means, and every mistake at its line; no Spark is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.spark.pipeline import Pipeline, PipelineInvalid, load
+from headrace.spark.pipeline.model import Filter, Topic, Window
+
+SMALL = """
+name: clicks
+checkpoint: /data/checkpoints/clicks
+source: {topics: [clicks]}
+sinks:
+  - console:
+"""
+
+
+def problems(text: str, **variables: str) -> list[str]:
+    """What is wrong, as `line:column: message`."""
+    with pytest.raises(PipelineInvalid) as raised:
+        load(text, variables)
+    return [f"{each.line}:{each.column}: {each.message}" for each in raised.value.problems]
+
+
+def test_a_small_pipeline_is_read() -> None:
+    spec = load(SMALL).spec
+    assert spec.name == "clicks"
+    assert dict(spec.source.options) == {"subscribe": "clicks"}
+    assert spec.source.starting == (("startingOffsets", "earliest"),)
+    assert [sink.name for sink in spec.sinks] == ["console"]
+
+
+def test_steps_and_sinks_keep_their_order_and_their_lines() -> None:
+    text = SMALL + (
+        "  - topic: {name: out, key: [window, item], mode: update}\n"
+        "    steps:\n"
+        "      - filter: price > 0\n"
+        "      - window: {time: at, size: 1 minute, by: [item], agg: {n: count(*)}}\n"
+    )
+    sink = load(text).spec.sinks[1]
+    assert isinstance(sink.target, Topic)
+    assert sink.target.key == ("window", "item")
+    first, second = sink.steps
+    assert (type(first), first.place.line) == (Filter, 9)
+    assert isinstance(second, Window)
+    assert (second.place.line, second.agg) == (10, (("n", "count(*)"),))
+
+
+def test_every_mistake_is_told_at_once() -> None:
+    text = SMALL.replace("name:", "nam:").replace("topics", "topic")
+    found = problems(text)
+    assert len(found) == 4
+    assert found[0].startswith("2:1: the pipeline has no 'nam': did you mean 'name'?")
+
+
+def test_variables_are_put_in_and_have_defaults() -> None:
+    text = SMALL.replace("[clicks]", '["${TOPIC}-${STAGE:-test}", "a$${b}"]')
+    spec = load(text, {"TOPIC": "clicks"}).spec
+    assert dict(spec.source.options)["subscribe"] == "clicks-test,a${b}"
+
+
+def test_a_variable_that_is_not_set_is_told_with_its_line() -> None:
+    found = problems(SMALL.replace("[clicks]", '["${TOPIC}"]'))
+    assert found[0] == "4:19: the variable TOPIC is not set; ${TOPIC:-...} gives it a default"
+
+
+def test_relative_paths_start_at_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "clicks.yaml"
+    path.parent.mkdir()
+    path.write_text(SMALL.replace("/data/", "data/"))
+    assert load(path).spec.checkpoint == f"{path.parent}/data/checkpoints/clicks"
+    assert load(str(path)).file == str(path)
+
+
+def test_queries_and_checkpoints_are_named_after_pipeline_and_sink() -> None:
+    pipeline: Pipeline = load(SMALL)
+    [sink] = pipeline.spec.sinks
+    assert pipeline.query_names == ("clicks-console",)
+    assert pipeline.spec.checkpoint_of(sink) == "/data/checkpoints/clicks/console"
