@@ -10,7 +10,7 @@ WORKERS ?= 2
 SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo test test-long check format fuzz bench bench-short docs lock wheel clean
+.PHONY: help setup tools demo test test-long check format fuzz bench bench-spark bench-short docs lock wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -31,7 +31,7 @@ $(VENV)/.package: pyproject.toml $(VENV)/.dependencies
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: setup  ## a broker, a stream, a SIGKILL in the middle, and nothing acknowledged lost
+demo: setup  ## a broker, a stream, a Spark pipeline, four SIGKILLs, and nothing acknowledged lost
 	$(BIN)/python -m scripts.demo
 
 tools: setup  ## foreign programs the tests compare with: a JDK, Kafka's jars, kcat
@@ -61,6 +61,9 @@ fuzz: setup  ## coverage-guided fuzzing of every decoder for SECONDS (60)
 
 bench: setup  ## side by side with Apache Kafka; writes docs/benchmarks.md
 	$(BIN)/python -m bench
+
+bench-spark: setup tools  ## Spark's own Kafka connector and ours; writes docs/benchmarks-spark.md
+	$(BIN)/python -m bench.spark
 
 bench-short: setup  ## the same with two pairs, for daily use
 	$(BIN)/python -m bench --short
