@@ -1,5 +1,6 @@
 """`headrace doors`: HTTP and text for a broker in another process."""
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -37,6 +38,34 @@ async def test_both_doors_lead_to_the_same_cluster(broker: Broker, tmp_path: Pat
     finally:
         assert doors.stop() == 0
     assert f"http://{HOST}:{http}" in doors.log_tail()
+
+
+@pytest.mark.parametrize("is_listening", [False, True])
+async def test_that_no_broker_answers_is_told_soon(is_listening: bool, tmp_path: Path) -> None:
+    """Whether nobody listens there, or somebody who never says a word."""
+    http, text = free_port(HOST), free_port(HOST)
+    with socket.socket() as silent:
+        silent.bind((HOST, 0))
+        if is_listening:
+            silent.listen(16)
+        command = [*COMMAND, "--bootstrap-servers", f"{HOST}:{silent.getsockname()[1]}"]
+        command += ["--http", f"{HOST}:{http}", "--text", f"{HOST}:{text}", "--timeout", "0.5"]
+        doors = ServerProcess("headrace doors", command, tmp_path / "doors.out")
+        doors.start()
+        try:
+            doors.wait_until(lambda: accepts(HOST, text) and accepts(HOST, http), 30)
+            paths = ("/topics", "/topics/orders/partitions/0/records", "/groups/team/offsets")
+            for path in paths:
+                answer = httpx.get(f"http://{HOST}:{http}{path}", timeout=10)
+                assert (answer.status_code, answer.json()["error_code"]) == (503, 50301)
+                assert "no broker reached" in answer.json()["message"]
+            async with asyncio.timeout(20), TextClient(HOST, text) as client:
+                for line in ("TOPICS", "CONSUME orders", "OFFSETS team"):
+                    (told,) = await client.ask(line)
+                    assert told.startswith("ERR ")
+                    assert "no broker reached" in told
+        finally:
+            assert doors.stop() == 0
 
 
 @pytest.mark.parametrize(

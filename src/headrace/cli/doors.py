@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,6 +44,15 @@ def doors(
     text: Annotated[
         str, typer.Option(metavar="HOST:PORT|off", help="Where the text door listens.")
     ] = "127.0.0.1:7070",
+    timeout: Annotated[
+        float,
+        typer.Option(
+            min=0.1,
+            max=600,
+            metavar="SECONDS",
+            help="How long a request waits for brokers that do not answer.",
+        ),
+    ] = 5,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -67,7 +77,18 @@ def doors(
     if http.strip().lower() == text.strip().lower() == "off":
         raise typer.BadParameter("both doors are off", param_hint="--http")
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_run(client_settings(bootstrap), config))
+        runner.run(_run(_impatient(client_settings(bootstrap), timeout), config))
+
+
+def _impatient(settings: "ClientSettings", seconds: float) -> "ClientSettings":
+    """Whoever asks a door wants to be told soon that nobody is behind it."""
+    limit_ms = round(seconds * 1000)
+    return replace(
+        settings,
+        call_timeout_ms=limit_ms,
+        request_timeout_ms=limit_ms,
+        connect_timeout_ms=limit_ms,
+    )
 
 
 async def _run(settings: "ClientSettings", config: "BrokerConfig") -> None:

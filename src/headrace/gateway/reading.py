@@ -91,7 +91,8 @@ class Reading:
         self, where: TopicPartition, offset: int, max_bytes: int, wait_ms: int
     ) -> PartitionData:
         """One fetch that worked; leaders that moved are looked for until time is up."""
-        deadline_ms = self._client.now_ms() + _READ_TRIES_MS
+        patience_ms = min(_READ_TRIES_MS, self._client.settings.call_timeout_ms)
+        deadline_ms = self._client.now_ms() + patience_ms
         failures = 0
         while True:
             try:

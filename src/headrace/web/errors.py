@@ -126,6 +126,8 @@ _UNPROCESSABLE: Final = frozenset(
         ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
+# Nobody answered in time, however often that was tried already: for whoever asks us it may pass.
+_UNANSWERED: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION})
 RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 
 
@@ -149,7 +151,7 @@ def of_failure(error: HeadraceError) -> HttpError:
         return HttpError(known[0], message, hint=error.hint or known[1], kafka_error=code.name)
     if code in _UNPROCESSABLE:
         return HttpError(422, message, hint=error.hint, kafka_error=code.name)
-    if error.retriable:
+    if error.retriable or code in _UNANSWERED:
         hint = error.hint or "this may pass: send the request again"
         return HttpError(RETRY, message, hint=hint, kafka_error=code.name, headers=RETRY_AFTER)
     return HttpError(UNEXPECTED, message, hint=error.hint, kafka_error=code.name)

@@ -40,7 +40,8 @@ async def readyz(call: Call) -> Health:
         async with asyncio.timeout(_READY_SECONDS):
             await call.gateway.admin.describe_cluster()
     except (TimeoutError, HeadraceError) as error:
-        raise HttpError(RETRY, f"no broker answers: {error}", hint="ask again later") from error
+        reason = str(error) or f"not within {_READY_SECONDS} seconds"
+        raise HttpError(RETRY, f"no broker answers: {reason}", hint="ask again later") from error
     return Health("ready")
 
 

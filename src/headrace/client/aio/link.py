@@ -229,9 +229,28 @@ class Link(asyncio.BufferedProtocol):
             else:
                 self._arm(idle_at_ms)
         elif now_ms + 0.5 >= due_ms:
-            self._fail(RequestTimedOut(f"{self.address} did not answer in time"))
+            self._fail(self._too_late())
         else:
-            self._arm(due_ms)
+            self._arm(min(due_ms, self._give_up_late(now_ms)))
+
+    def _give_up_late(self, now_ms: float) -> float:
+        """Those that wait behind a request which may take longer are given up alone.
+
+        Returns when the next one is due.
+        """
+        next_ms = float("inf")
+        for call in self._wire.in_flight:
+            answer: Answer = call.waiter
+            if answer.done():
+                continue
+            if now_ms + 0.5 >= call.deadline_ms:
+                answer.set_exception(self._too_late())
+            else:
+                next_ms = min(next_ms, call.deadline_ms)
+        return next_ms
+
+    def _too_late(self) -> RequestTimedOut:
+        return RequestTimedOut(f"{self.address} did not answer in time")
 
     def _fail(self, error: HeadraceError) -> None:
         """Break the connection; everything unanswered gets the error."""

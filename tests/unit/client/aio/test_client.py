@@ -7,8 +7,11 @@ import pytest
 
 from headrace.client import AsyncClient, BrokerUnreachable, CallTimedOut, ClientClosed
 from headrace.client import ClientSettings as Settings
-from headrace.client.core.failures import BadFrame
+from headrace.client.core.failures import BadFrame, RequestTimedOut
+from headrace.client.core.flows import Ask
 from headrace.core.errors import ApiError, ErrorCode
+from headrace.core.ids import NodeId
+from headrace.protocol.message import Message
 from headrace.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -64,6 +67,29 @@ def test_an_answer_that_never_comes_is_given_up_and_asked_for_again(
             assert (await client.admin.describe_cluster()).cluster_id == "scripted"
         assert 3.0 < loop.time() < 4.0
         assert broker.connections == 2, "answers in order: a late one would be taken for the next"
+
+    run(story())
+
+
+def test_nobody_waits_longer_because_of_a_patient_request_before_it(
+    run: Run, loop: VirtualLoop
+) -> None:
+    async def story() -> None:
+        broker = await started()
+        async with AsyncClient("broker:9092") as client:
+            await client.connect()
+            broker.on(DescribeClusterRequest, lambda _: SILENCE)
+
+            def asked(timeout_ms: int) -> "asyncio.Future[Message | None]":
+                request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+                return client.submit(Ask(NodeId(0), request, DescribeClusterResponse, timeout_ms))
+
+            patient, hasty, later = asked(10_000), asked(1_000), asked(3_000)
+            for seconds, answer in ((1, hasty), (3, later), (10, patient)):
+                with pytest.raises(RequestTimedOut):
+                    await answer
+                assert seconds <= loop.time() < seconds + 0.1
+            assert broker.connections <= 2, "the first word, and one for all three"
 
     run(story())
 
