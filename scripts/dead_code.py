@@ -27,6 +27,9 @@ CALLED_BY_OTHERS = [
     "on_headers_complete",
     "send_400_response",
     "timeout_keep_alive_handler",
+    # the standard library's http.server
+    "do_GET",
+    "log_message",
     # PySpark's data sources
     "streamReader",
     "streamWriter",
