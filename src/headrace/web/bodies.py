@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headrace.web.allowed import explained
 from headrace.web.errors import BODIES_FULL, RETRY_AFTER, HttpError
 from headrace.web.operations import Call
 
@@ -114,7 +115,8 @@ def decode(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
         body.decode()
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise HttpError(422, str(error), hint="see /docs for what this route takes") from None
+        told = explained(decoder.type, error)
+        raise HttpError(422, told, hint="see /docs for what this route takes") from None
     except msgspec.DecodeError as error:
         raise HttpError(400, f"the body is not valid JSON: {error}") from None
     except UnicodeDecodeError as error:

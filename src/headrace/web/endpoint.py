@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core.errors import HeadraceError
 from headrace.web import bodies, media
+from headrace.web.allowed import explained
 from headrace.web.errors import HttpError, of_failure
 from headrace.web.operations import Call, Operation, Receive, Scope, Send
 
@@ -121,7 +122,7 @@ def read_query(text: bytes, kind: type[msgspec.Struct]) -> Any:
     except msgspec.ValidationError as error:
         fields = ", ".join(field.encode_name for field in msgspec.structs.fields(kind))
         hint = f"the query may have: {fields}" if fields else "this route takes no query"
-        raise HttpError(422, f"in the query: {error}", hint=hint) from None
+        raise HttpError(422, f"in the query: {explained(kind, error)}", hint=hint) from None
 
 
 async def send_answer(call: Call, status: int, answer: Any) -> None:
