@@ -11,6 +11,7 @@ from scripts.demo import analytics, durability
 from scripts.demo.broker import BrokerProcess
 
 REPORT = Path("build/demo/throughput-and-lag.html")
+_HISTORY = REPORT.with_suffix(".jsonl")
 
 
 def main() -> None:
@@ -18,6 +19,8 @@ def main() -> None:
     console = Console(soft_wrap=True, highlight=False)
     started = time.perf_counter()
     REPORT.parent.mkdir(parents=True, exist_ok=True)
+    for old in (REPORT, _HISTORY):  # a report goes on where the last run ended
+        old.unlink(missing_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix="headrace-demo-") as directory,
         BrokerProcess(Path(directory) / "data") as broker,
