@@ -73,6 +73,7 @@ def tell(console: Console, broker: BrokerProcess, directory: Path, report: Path)
             clicks.join()
             ends = _ends(clicks.published)
             pipeline.wait_for(lambda: pipeline.reached("raw") == pipeline.reached("counts") == ends)
+            pipeline.wait_for(lambda: pipeline.waiting() == 0)  # so that the picture shows it
             stopped_with = pipeline.stop()
             seconds = time.perf_counter() - began
             counted, updates = _newest(counts)

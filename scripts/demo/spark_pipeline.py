@@ -104,6 +104,15 @@ class PipelineProcess:
         (offsets,) = json.loads(lines[-1]).values()
         return {int(partition): end for partition, end in offsets.items()}
 
+    def waiting(self) -> int:
+        """Clicks that sinks have yet to read, by the newest batches in the report's history."""
+        lags: dict[str, int] = {}
+        history = self._report.with_suffix(".jsonl")
+        for line in history.read_text().splitlines() if history.exists() else ():
+            batch = json.loads(line)
+            lags[batch["query"]] = sum(batch["lag"].values())
+        return sum(lags.values())
+
     def table_rows(self) -> int:
         """Rows that the table's log speaks of."""
         return sum(
