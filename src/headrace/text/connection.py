@@ -29,6 +29,9 @@ SLICE_BYTES: Final = 16 * 1024
 UNSENT_BYTES_MAX: Final = 256 * 1024
 # Somebody who is told this often that a line is wrong will not be right the next time.
 REFUSALS_MAX: Final = 50
+# How long somebody who is hung up on may go on sending: were the socket closed with bytes in it
+# that nobody read, the system would throw away what we said last.
+LINGER_SECONDS: Final = 1.0
 
 
 class TextConnection(asyncio.Protocol):
@@ -47,6 +50,7 @@ class TextConnection(asyncio.Protocol):
         self._reading_paused = False
         self._at_end = False
         self._is_over = False
+        self._lingering: asyncio.TimerHandle | None = None
         self._refusals = 0
         self._held_bytes = 0
         self.client = ""
@@ -68,6 +72,8 @@ class TextConnection(asyncio.Protocol):
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
+        if self._is_over:
+            return
         self.is_alive = True
         for start in range(0, len(data), SLICE_BYTES):
             self._inbox.append(data[start : start + SLICE_BYTES])
@@ -77,6 +83,8 @@ class TextConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Finish what was asked for, then close. A hung-up client looks just the same."""
+        if self._is_over:
+            return False
         self._at_end = True
         self._interrupt()
         self._work()
@@ -94,10 +102,10 @@ class TextConnection(asyncio.Protocol):
             logger.debug("connection lost: client=%s error=%s", self.client, exc)
         self._transport = None
         self._is_over = True
+        if self._lingering is not None:
+            self._lingering.cancel()
         self._drop_input()
         self._release()
-        self._server.held_bytes -= self._held_bytes
-        self._held_bytes = 0
         if self._worker is not None:
             self._worker.cancel()
         else:
@@ -137,6 +145,21 @@ class TextConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def hang_up(self, code: str, message: str) -> None:
+        """Say why, then close; somebody who does not read is cut off without a word."""
+        if self._transport is None or self._is_over:
+            return
+        self._is_over = True
+        self._drop_input()
+        if self._room is not None:
+            self.abort()
+            return
+        self._transport.write(replies.refused(code, message, closes=True))
+        self._transport.write_eof()
+        if self._reading_paused:
+            self._transport.resume_reading()
+        self._lingering = self._loop.call_later(LINGER_SECONDS, self.abort)
+
     @property
     def is_busy(self) -> bool:
         """Whether a command is under way whose client reads what it is sent."""
@@ -155,6 +178,9 @@ class TextConnection(asyncio.Protocol):
         self._inbox.clear()
         self._requests.clear()
         self._waiting_bytes = 0
+        self._reader = LineReader(self._server.settings)
+        self._server.held_bytes -= self._held_bytes
+        self._held_bytes = 0
 
     def _work(self) -> None:
         if self._is_over:
@@ -170,8 +196,8 @@ class TextConnection(asyncio.Protocol):
             return
         if worker.exception() is not None:
             logger.error("closing connection: client=%s", self.client, exc_info=worker.exception())
-            self._is_over = True
-            self.abort()
+            message = "this is a fault of the broker; its log says more"
+            self.hang_up("UNKNOWN_SERVER_ERROR", message)
         elif self._inbox or self._at_end:
             self._work()
 
@@ -204,7 +230,7 @@ class TextConnection(asyncio.Protocol):
             self._is_over = True
             self._drop_input()
             await self._session.close()
-            if self._transport is not None:
+            if self._transport is not None and self._lingering is None:
                 self._transport.close()
 
     def _count_held(self) -> None:
@@ -229,13 +255,18 @@ class TextConnection(asyncio.Protocol):
             await self.send(answer)
         elif isinstance(request, Refusal):
             self._refusals += 1
-            await self.send(replies.refused(request.code, request.message))
-            self._session.is_over = request.is_fatal
+            if request.is_fatal:
+                self._end(request.code, request.message)
+            else:
+                await self.send(replies.refused(request.code, request.message))
         elif isinstance(request, Stranger):
             self._session.is_over = True
         if self._refusals >= REFUSALS_MAX:
-            await self.send(replies.refused("TOO_MANY_ERRORS", "write HELP on a new connection"))
-            self._session.is_over = True
+            self._end("TOO_MANY_ERRORS", "write HELP on a new connection")
+
+    def _end(self, code: str, message: str) -> None:
+        self._session.is_over = True
+        self.hang_up(code, message)
 
     def _take_run(self) -> list[Publish]:
         """The records at the head of the queue: they go together."""

@@ -10,6 +10,7 @@ from headrace.protocol.records.decode import Record
 from headrace.text.words import quote
 
 _TEXT_MAX: Final = 400
+_CLOSES: Final = "; this connection is closed"
 
 
 def ok(**facts: object) -> bytes:
@@ -19,10 +20,13 @@ def ok(**facts: object) -> bytes:
     )
 
 
-def refused(code: str, message: str) -> bytes:
-    """`ERR CODE what to do`, on one line whatever the message holds."""
-    text = " ".join(message.split())
-    return f"ERR {code} {text[:_TEXT_MAX]}\n".encode(errors="replace")
+def refused(code: str, message: str, *, closes: bool = False) -> bytes:
+    """`ERR CODE what to do`, on one line whatever the message holds.
+
+    Where it `closes` the connection it says so, since what was sent behind it is not answered.
+    """
+    text = " ".join(message.split())[:_TEXT_MAX]
+    return f"ERR {code} {text}{_CLOSES if closes else ''}\n".encode(errors="replace")
 
 
 def failed(error: HeadraceError) -> bytes:

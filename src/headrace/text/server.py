@@ -77,7 +77,9 @@ class TextServer:
         if len(self._connections) >= limit:
             logger.warning("text door refused a connection: client=%s", connection.client)
             return replies.refused(
-                "TOO_MANY_CONNECTIONS", f"{limit} clients are connected; try again later"
+                "TOO_MANY_CONNECTIONS",
+                f"{limit} clients are connected; try again later",
+                closes=True,
             )
         connection.silent_since = asyncio.get_running_loop().time()
         self._connections[connection] = None
@@ -101,7 +103,7 @@ class TextServer:
                     connection.is_alive = False
                     connection.silent_since = now
                 elif now - connection.silent_since >= limit:
-                    connection.abort()
+                    connection.hang_up("SILENT_TOO_LONG", f"nothing came for {limit:g} seconds")
 
 
 async def serve(gateway: Gateway, settings: TextSettings) -> TextServer:

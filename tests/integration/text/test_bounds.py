@@ -12,6 +12,7 @@ import pytest
 
 from headrace.gateway import Gateway, OutRecord
 from headrace.text.server import TextServer, TextSettings, serve
+from headrace.text.session import Session
 from tests.support.gateways import gateway_of
 from tests.support.processes import memory
 from tests.support.text_client import TextClient
@@ -58,6 +59,55 @@ async def test_a_line_without_end_is_refused_and_cut_off(tmp_path: Path) -> None
         assert await client.is_closed()
 
 
+CLOSED = "; this connection is closed"
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"x" * 300_000, "LINE_TOO_LONG"),
+        (b"PUBLISH orders LENGTH 99999999\n" + b"x" * 300_000, "MESSAGE_TOO_LARGE"),
+        (b"PUBLISH orders LENGTH many\n" + b"x\n" * 100_000, "INVALID_REQUEST"),
+        (b"PUBLISH orders LENGTH 3\n" + b"x" * 300_000, "INVALID_REQUEST"),
+        (b"nonsense\n" * 30_000, "TOO_MANY_ERRORS"),
+    ],
+    ids=["a line", "a payload", "no length", "a wrong length", "nonsense"],
+)
+async def test_who_is_hung_up_on_is_told_so_however_much_was_sent(
+    tmp_path: Path, sent: bytes, code: str
+) -> None:
+    """Bytes that nobody reads must not cost the client the reason."""
+    async with door_with(tmp_path, line_bytes_max=1000) as (_, server), client_of(server) as client:
+        client.write(sent)
+        lines = [await client.line()]
+        while not lines[-1].endswith(CLOSED):
+            assert lines[-1].startswith("ERR "), lines
+            lines.append(await client.line())
+        assert lines[-1].startswith(f"ERR {code} ")
+        assert await client.line() == ""
+        for _ in range(3):
+            client.write(b"still talking\n")
+            await client.writer.drain()
+            await asyncio.sleep(0.01)
+        client.writer.close()
+        await until(lambda: server.connections == 0)
+
+
+async def test_a_fault_of_ours_is_told_before_the_connection_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: object) -> bytes:
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr(Session, "_topics", broken)
+    async with door_with(tmp_path) as (_, server), client_of(server) as client:
+        (told,) = await client.ask("TOPICS")
+        assert told.startswith("ERR UNKNOWN_SERVER_ERROR ")
+        assert told.endswith(CLOSED)
+        assert await client.line() == ""
+    assert "broken on purpose" in caplog.text
+
+
 async def test_half_payloads_of_all_clients_together_are_bounded(tmp_path: Path) -> None:
     async with (
         door_with(tmp_path, held_bytes_max=100_000) as (_, server),
@@ -83,8 +133,11 @@ async def test_a_silent_client_is_cut_off_and_a_follower_is_not(tmp_path: Path) 
         await gateway.produce("orders", [OutRecord(b"v")])
         follower.write("CONSUME orders FOLLOW\n")
         half.write("PUBLISH orders half a line")
-        assert await silent.is_closed()
-        assert await half.is_closed()
+        for client in (silent, half):
+            told = await client.line()
+            assert told.startswith("ERR SILENT_TOO_LONG ")
+            assert told.endswith(CLOSED)
+            assert await client.is_closed()
         await gateway.produce("orders", [OutRecord(b"w")])
         assert await follower.line() == "MESSAGE orders 0 0 :v"
         assert await follower.line() == "MESSAGE orders 0 1 :w"
@@ -96,7 +149,9 @@ async def test_one_client_too_many_is_told_so(tmp_path: Path) -> None:
             await one.ok("TOPICS")
             await two.ok("TOPICS")
             async with client_of(server) as three:
-                assert (await three.line()).startswith("ERR TOO_MANY_CONNECTIONS")
+                told = await three.line()
+                assert told.startswith("ERR TOO_MANY_CONNECTIONS ")
+                assert told.endswith(CLOSED)
                 assert await three.is_closed()
         await until(lambda: server.connections == 0)
         async with client_of(server) as four:
