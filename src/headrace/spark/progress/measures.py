@@ -11,7 +11,11 @@ Lag = dict[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A batch of a query; `run` tells apart what a query did before and after a restart."""
+    """A batch of a query; `run` tells apart what a query did before and after a restart.
+
+    There is no lag for a batch that a run takes over from one that was killed: Spark does not look
+    how far topics go before it does such a batch again.
+    """
 
     query: str
     run: str
@@ -30,6 +34,8 @@ class Progress:
     state_bytes: int = 0
     watermark: float | None = None
     """Seconds since 1970; None before the first, or where there is none."""
+    watched_since: float = 0.0
+    """When the process began to watch that saw this batch, in seconds since 1970."""
 
     @property
     def began_at(self) -> float:
@@ -41,7 +47,7 @@ class Progress:
         return sum(self.lag.values()) if self.lag else None
 
 
-def from_spark(told: Mapping[str, Any]) -> Progress:
+def from_spark(told: Mapping[str, Any], watched_since: float = 0.0) -> Progress:
     """What `StreamingQueryProgress.json` holds, once parsed."""
     batch_ms = int(told.get("batchDuration") or told["durationMs"].get("triggerExecution", 0))
     sources = told.get("sources", [])
@@ -70,6 +76,7 @@ def from_spark(told: Mapping[str, Any]) -> Progress:
         state_rows=sum(int(each.get("numRowsTotal", 0)) for each in operators),
         state_bytes=sum(int(each.get("memoryUsedBytes", 0)) for each in operators),
         watermark=_watermark(told.get("eventTime") or {}),
+        watched_since=watched_since,
     )
 
 

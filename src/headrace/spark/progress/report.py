@@ -99,7 +99,7 @@ def _summary(batches: Sequence[Progress]) -> str:
     span = span_of(batches)
     parts = [f"{figures.moment(span.begin)} to {figures.moment(span.end)} UTC"]
     parts.append(f"{len(batches):,} batches" if len(batches) != 1 else "1 batch")
-    again = max(len(its_runs) for its_runs in runs(batches).values()) - 1
+    again = len(restarts(batches))
     if again:
         parts.append("1 restart" if again == 1 else f"{again} restarts")
     return ", ".join(parts)

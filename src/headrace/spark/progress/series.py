@@ -66,8 +66,17 @@ def runs(batches: Iterable[Progress]) -> dict[str, list[list[Progress]]]:
 
 
 def restarts(batches: Iterable[Progress]) -> list[float]:
-    """When runs began that were not the first of their query."""
-    return sorted(run[0].began_at for each in runs(batches).values() for run in each[1:])
+    """When work began again: in another process, or by a query that was started anew in one."""
+    processes: dict[float, float] = {}
+    moments = []
+    for its_runs in runs(batches).values():
+        for run in its_runs:
+            since, began = run[0].watched_since, run[0].began_at
+            processes[since] = min(began, processes.get(since, began))
+        for before, after in pairwise(its_runs):
+            if before[0].watched_since == after[0].watched_since:
+                moments.append(after[0].began_at)
+    return sorted([*moments, *sorted(processes.values())[1:]])
 
 
 def throughput(batches: Sequence[Progress], span: Span) -> list[Line]:
@@ -78,10 +87,14 @@ def throughput(batches: Sequence[Progress], span: Span) -> list[Line]:
     ]
 
 
+def _usual_wait(run: Sequence[Progress]) -> float:
+    """Seconds from the end of one batch to that of the next that are nothing out of the common."""
+    return 2 * median([after.at - before.at for before, after in pairwise(run)] or [0])
+
+
 def _spread(run: Sequence[Progress]) -> list[tuple[float, float, int]]:
     """Beginning, end and rows of each batch, with no more idle time before it than is usual."""
-    gaps = [after.at - before.at for before, after in pairwise(run)]
-    usual = 2 * median(gaps) if gaps else 0
+    usual = _usual_wait(run)
     ended = run[0].began_at
     spread = []
     for each in run:
@@ -115,19 +128,23 @@ def lag(batches: Sequence[Progress], span: Span) -> list[Line]:
         topics = sorted({topic for run in its_runs for each in run for topic in each.lag})
         for topic in topics:
             line = Line(topic if len(by_query) == 1 else f"{query}: {topic}", len(lines))
-            for run in its_runs:
-                points = [
-                    point
-                    for each in run
-                    if topic in each.lag
-                    for point in (
-                        (each.began_at, float(each.lag_before.get(topic, each.lag[topic]))),
-                        (each.at, float(each.lag[topic])),
-                    )
-                ]
-                line.pieces.append(thinned(points, span))
+            line.pieces += [thinned(_lag_points(run, topic), span) for run in its_runs]
             lines.append(line)
     return lines
+
+
+def _lag_points(run: Sequence[Progress], topic: str) -> list[Point]:
+    usual = _usual_wait(run)
+    points: list[Point] = []
+    for each in run:
+        if topic not in each.lag:
+            continue
+        if points and each.began_at - points[-1][0] > usual:
+            # A query that waits has nothing to do: what it does next came shortly before.
+            points.append((each.began_at - usual / 2, points[-1][1]))
+        after = each.lag[topic]
+        points += [(each.began_at, each.lag_before.get(topic, after)), (each.at, after)]
+    return points
 
 
 def measured(

@@ -76,6 +76,7 @@ class Watching:
         self._clock = clock
         self._history = History(report.with_suffix(".jsonl") if report else None)
         self._report_at = float("-inf")
+        self._since = time.time()
         self._counters = Counters()
         self._server: MetricsServer | None = None
         self._screen: Screen | None = None
@@ -156,7 +157,7 @@ class Watching:
                 self._counters.started(name)
 
     def progressed(self, told: dict[str, Any]) -> None:
-        progress = from_spark(told)
+        progress = from_spark(told, self._since)
         with self._changed:
             if not self._is_watched(progress.query):
                 return

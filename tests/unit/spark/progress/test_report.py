@@ -92,6 +92,24 @@ def test_lines_are_broken_where_a_query_was_restarted() -> None:
     assert restarts(batches) == [BEGIN + 49.5]
 
 
+def test_queries_that_begin_again_together_are_one_restart() -> None:
+    batches = [
+        batch(number, query=query, run=f"{query} {process}", at=at, watched_since=process)
+        for process, at in ((1.0, BEGIN), (2.0, BEGIN + 60), (3.0, BEGIN + 120))
+        for number, query in enumerate(("counts", "raw"))
+        if (process, query) != (3.0, "raw")  # which had nothing to do
+    ]
+    assert restarts(batches) == [BEGIN + 59.5, BEGIN + 119.5]
+    assert "5 batches, 2 restarts<" in render(batches, ".html", "clicks")
+
+
+def test_lag_rises_when_records_come_and_not_while_a_query_waits() -> None:
+    quiet = [batch(number, lag={"clicks": 0}) for number in range(5)]
+    batches = [*quiet, batch(5, at=BEGIN + 3600)]
+    [line] = lag(batches, span_of(batches))
+    assert line.pieces[0][-3:-1] == [(BEGIN + 3598.5, 0), (BEGIN + 3599.5, 110)]
+
+
 def test_lag_has_what_waited_before_each_batch_and_after() -> None:
     batches = [batch(0), batch(1, lag={"clicks": 0}, lag_before={"clicks": 40})]
     [line] = lag(batches, span_of(batches))

@@ -180,6 +180,8 @@ def test_a_report_continues_that_of_the_run_before(streams: Streams, tmp_path: P
         streams.progress(batchId=1, runId="cccccccc-0000-0000-0000-000000000001")
         streams.end()
     assert [each.batch for each in second.history] == [0, 1]
+    first_since, second_since = (each.watched_since for each in second.history)
+    assert 0 < first_since < second_since
     assert ">restarted<" in report.read_text()
 
 
