@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,15 +68,19 @@ def stream(
     faulty: str = "",
     sink_format: str = "headrace",
     marker: str | None = None,
+    kill_when: str | None = None,
 ) -> int:
     """A stream over what is there now; `faulty` is source or sink. How many batches had rows.
 
-    With `marker`, its fault is to kill this driver.
+    With `marker`, its fault is to kill this driver; with `kill_when`, that file is, once there.
     """
     if faulty:
         spark_faults.register(spark)
     if marker is not None:
-        arm_against_driver(spark, Path(marker))
+        spark_faults.arm(Path(marker), driver_processes(spark))
+    if kill_when is not None:
+        watch = (Path(kill_when), driver_processes(spark))
+        threading.Thread(target=kill_at_sight, args=watch, daemon=True).start()
     if faulty == "sink":
         sink_format = spark_faults.NAME
     query = (
@@ -112,11 +119,18 @@ def executors(spark: SparkSession) -> int:
     return int(status.size()) - 1
 
 
-def arm_against_driver(spark: SparkSession, marker: Path) -> None:
-    """The fault kills this driver: Python and Java, so that nothing is put in order."""
+def driver_processes(spark: SparkSession) -> list[int]:
+    """Whom to kill so that nothing is put in order: Python, then Java, which takes others along."""
     jvm: Any = spark._jvm
-    # This process first: the JVM takes the one that kills with it.
-    spark_faults.arm(marker, [os.getpid(), jvm.java.lang.ProcessHandle.current().pid()])
+    return [os.getpid(), jvm.java.lang.ProcessHandle.current().pid()]
+
+
+def kill_at_sight(file: Path, pids: list[int]) -> None:
+    """Kill processes as soon as a file is there; this one last."""
+    while not file.exists():
+        time.sleep(0.0005)
+    for pid in reversed(pids):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _rows(spark: SparkSession, options: Options, faulty: str) -> DataFrame:

@@ -196,8 +196,9 @@ def _refuse_strangers(table: Any, query: str) -> None:
     others = {each.get(_QUERY_KEY) for each in table.history(_RECENT_COMMITS)} - {None, query}
     if others:
         raise WrittenByOtherQuery(
+            # All of it in the message: Spark shows that alone.
             f"the table was written by query {sorted(others)[0]}, and this is query {query}, which "
-            "has no batch in it",
-            hint="if the checkpoint was lost, rows would be written twice: bring it back, or start "
-            "where the table ends; if both queries shall write, set otherQueries=append",
+            "has no batch in it. If the checkpoint was lost, rows would be written twice: bring it "
+            "back, or start where the table ends; if both queries shall write, set "
+            "otherQueries=append"
         )

@@ -1,0 +1,98 @@
+"""Spark Connect: the client has no Java, and everything of ours runs at the server's end."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.client import Client
+from tests.integration.spark.conftest import Options, TopicMaker
+from tests.integration.spark.test_sinks import archived, from_start, places, records
+from tests.support.groups import required
+from tests.support.spark_connect import connect_server
+from tests.support.spark_drivers import Driver, JobFailed
+from tests.support.spark_faults import Compared, compare
+from tests.support.spark_readers import numbered, send
+from tests.support.tools import ToolOutOfReach, java
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def packages() -> None:
+    """What PySpark needs for a client of a Connect server."""
+    if importlib.util.find_spec("grpc") is None:
+        raise ToolOutOfReach("spark-connect", "pip install 'pyspark[connect]'")
+
+
+@pytest.fixture(scope="module")
+def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """A client process of a Connect server."""
+    required(java)
+    required(packages)
+    directory = tmp_path_factory.mktemp("connect")
+    with (
+        connect_server(directory) as address,
+        Driver(address, directory / "client.out") as client,
+    ):
+        yield client
+
+
+def test_batches_are_read_and_written_by_way_of_a_server(
+    connected: Driver, client: Client, make_topic: TopicMaker, to: Options
+) -> None:
+    topic = make_topic(partitions=2)
+    connected.call("write", options=to(topic=topic), count=500)
+    values = [each.value for each in records(client, topic)]
+    assert compare([b"%d" % number for number in range(500)], values) == Compared(0, 0, 0)
+    found = connected.call("read", options=to(subscribe=topic))
+    read = [(partition, offset) for partition, offset, _ in found]
+    assert compare(places(client, topic), read) == Compared(0, 0, 0)
+
+
+def test_streams_go_to_tables_and_topics_by_way_of_a_server(
+    connected: Driver,
+    client: Client,
+    make_topic: TopicMaker,
+    to: Options,
+    tmp_path: Path,
+) -> None:
+    topic, target = make_topic(partitions=2), make_topic()
+    group = f"of-{topic}"
+    for partition in (0, 1):
+        send(client, topic, numbered(300, 300 * partition), partition=partition)
+    source = from_start(to, topic, maxOffsetsPerTrigger=200, commitGroup=group)
+    table = {"path": str(tmp_path / "table"), "checkpointLocation": str(tmp_path / "one")}
+    connected.call("stream", source=source, sink=table, columns=["*"])
+    assert compare(places(client, topic), archived(tmp_path / "table")) == Compared(0, 0, 0)
+    assert [each.lag for each in client.admin.group_lag(group)] == [0, 0]
+
+    sink = to(topic=target, checkpointLocation=tmp_path / "two")
+    source = from_start(to, topic)
+    connected.call("stream", source=source, sink=sink, columns=["value"])
+    found = [each.value for each in records(client, target)]
+    assert compare(numbered(600), found) == Compared(0, 0, 0)
+
+
+@pytest.mark.long
+def test_counts_in_update_mode_go_to_a_topic_by_way_of_a_server(
+    connected: Driver,
+    client: Client,
+    topic: str,
+    make_topic: TopicMaker,
+    to: Options,
+    checkpoint: str,
+) -> None:
+    target = make_topic()
+    for _ in range(2):
+        send(client, topic, [b"a", b"b", b"a"])
+        source = from_start(to, topic)
+        connected.call("count_values", source=source, sink=to(topic=target), checkpoint=checkpoint)
+    assert {each.key: each.value for each in records(client, target)} == {b"a": b"4", b"b": b"2"}
+
+
+def test_a_wrong_option_is_told_to_the_client(connected: Driver, to: Options) -> None:
+    with pytest.raises(JobFailed, match="did you mean 'startingOffsets'"):
+        connected.call("read", options=to(subscribe="t", startingOffset="earliest"))
