@@ -143,9 +143,8 @@ def test_values_that_no_directory_can_have_keep_apart(table: Path) -> None:
 def test_a_query_without_a_past_does_not_write_after_another(table: Path) -> None:
     """What happens when a checkpoint is lost: the query would begin anew and write twice."""
     StreamOfBatches(table).run(0, [rows(range(5))])
-    with pytest.raises(WrittenByOtherQuery, match="was written by query") as told:
+    with pytest.raises(WrittenByOtherQuery, match="was written by query .* checkpoint was lost"):
         StreamOfBatches(table, OTHER_QUERY).run(0, [rows(range(5))])
-    assert "checkpoint" in (told.value.hint or "")
     assert offsets_of(table) == list(range(5))
 
 
