@@ -1,10 +1,10 @@
 """How long requests take and how they end, per API; slow ones, or all of them, become log lines.
 
 A request is measured from the moment its frame is at hand to its answer, without the time it
-waited because it asked to (a long poll). With the level DEBUG on this module's logger each
-request leaves a line, by which it can be followed by its correlation id; nothing of what it
-carries is ever in it. With the level off not even that is checked: the bound above which a
-request is looked at serves for both.
+waited because it asked to (a long poll, a rebalance that needs other members). With the level
+DEBUG on this module's logger each request leaves a line, by which it can be followed by its
+correlation id; nothing of what it carries is ever in it. With the level off not even that is
+checked: the bound above which a request is looked at serves for both.
 """
 
 import logging
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.broker.answer_errors import CountErrors, errors_counter
 from headrace.core.metrics import SECONDS_BOUNDS, Histogram
-from headrace.protocol.api_keys import APIS, ApiKey
+from headrace.protocol.api_keys import APIS
 
 if TYPE_CHECKING:
     from headrace.broker.context import Caller, RequestContext
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Answered when all other members of the group are there: their time says nothing of this broker.
-WAITING_BY_DESIGN: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 # A broker in trouble must not drown its own log: further lines of the second are only counted.
 SLOW_LINES_PER_SECOND: Final = 10
 
@@ -100,7 +98,7 @@ class RequestMeters:
         meter = self._by_api.get(api_key)
         if meter is None:
             meter = self._by_api[api_key] = ApiMeter(self, APIS[api_key].name)
-            meter.notice_above = self._bound(api_key)
+            meter.notice_above = self._bound()
         return meter
 
     def set_slow(self, milliseconds: float) -> None:
@@ -111,18 +109,15 @@ class RequestMeters:
     def follow_log_level(self) -> None:
         """Begin or cease to trace, as the logger's level says; to be called now and then."""
         self._tracing = logger.isEnabledFor(logging.DEBUG)
-        for api_key, meter in self._by_api.items():
-            meter.notice_above = self._bound(api_key)
+        for meter in self._by_api.values():
+            meter.notice_above = self._bound()
 
-    def _bound(self, api_key: int) -> float:
-        if self._tracing:
-            return -inf
-        return inf if api_key in WAITING_BY_DESIGN else self._slow_seconds
+    def _bound(self) -> float:
+        return -inf if self._tracing else self._slow_seconds
 
     def notice(self, meter: ApiMeter, context: Measured, seconds: float) -> None:
         """Leave a line about a request that is slow, or about any one while tracing."""
-        header = context.header
-        if seconds > self._slow_seconds and header.api_key not in WAITING_BY_DESIGN:
+        if seconds > self._slow_seconds:
             self.slow_requests += 1
             if self._may_warn():
                 logger.warning(

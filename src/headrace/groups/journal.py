@@ -26,6 +26,43 @@ from headrace.replication.partition import Partition
 Reply = Callable[[Message | ApiError], None]
 """What a token is here: called once, with the answer or with why there is none."""
 
+
+class PatientReply:
+    """A reply to a request that a group may let wait for its other members.
+
+    Knows when that wait is over: once the group has decided, what is left is the coordinator's
+    own time. `parked` and `resumed` are called around the wait, if there is one.
+    """
+
+    __slots__ = ("_is_decided", "_is_parked", "_parked", "_reply", "_resumed")
+
+    def __init__(
+        self, reply: Reply, *, parked: Callable[[], None], resumed: Callable[[], None]
+    ) -> None:
+        self._reply = reply
+        self._parked = parked
+        self._resumed = resumed
+        self._is_parked = False
+        self._is_decided = False
+
+    def park_unless_decided(self) -> None:
+        """The request has been handed to its group."""
+        if not self._is_decided:
+            self._is_parked = True
+            self._parked()
+
+    def decided(self) -> None:
+        """The group knows the answer."""
+        self._is_decided = True
+        if self._is_parked:
+            self._is_parked = False
+            self._resumed()
+
+    def __call__(self, outcome: Message | ApiError) -> None:
+        self.decided()
+        self._reply(outcome)
+
+
 BATCH_BYTES_MAX = 1_000_000
 """A turn that decides more than this is appended in several batches."""
 
@@ -63,6 +100,9 @@ class Journal:
 
         A record that cannot be encoded raises, and nothing is appended.
         """
+        for token, _ in answers:
+            if isinstance(token, PatientReply):
+                token.decided()
         batch = self._batch
         for key, value in [encode(write.record) for write in writes]:
             if batch.size >= BATCH_BYTES_MAX:

@@ -107,15 +107,6 @@ def test_a_slow_request_leaves_a_warning(caplog: pytest.LogCaptureFixture) -> No
     )
 
 
-def test_waiting_for_other_members_is_not_slow(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
-    meters = RequestMeters(clock)
-    meters.set_slow(200)
-    serve(clock, meters.of(ApiKey.JOIN_GROUP), 60, ApiKey.JOIN_GROUP)
-    assert caplog.records == []
-    assert meters.slow_requests == 0
-
-
 def test_with_slow_off_nothing_is_slow(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     meters = RequestMeters(clock)

@@ -12,7 +12,7 @@ from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicPartition
 from headrace.core.topic_configs import TopicConfig
 from headrace.groups import journal as journal_module
 from headrace.groups.classic.group import ClassicGroup
-from headrace.groups.journal import Journal
+from headrace.groups.journal import Journal, PatientReply
 from headrace.groups.step import Answer, Write
 from headrace.log.partition_log import PartitionLog
 from headrace.node.real_seams import RealClock, RealRandomness
@@ -88,6 +88,31 @@ async def test_an_answer_leaves_when_its_record_is_committed(fixture: Fixture) -
     assert fixture.heard == []
     fixture.flush()
     assert fixture.heard == [("a", RESPONSE)]
+
+
+async def test_a_wait_is_over_when_the_group_decides_not_when_it_is_on_disk(
+    fixture: Fixture,
+) -> None:
+    told: list[str] = []
+
+    def reply(name: str) -> PatientReply:
+        return PatientReply(
+            fixture.token(name),
+            parked=lambda: told.append(f"{name} waits"),
+            resumed=lambda: told.append(f"{name} goes on"),
+        )
+
+    patient, quick = reply("patient"), reply("quick")
+    patient.park_unless_decided()
+    write = Write(ClassicGroup("g").record(), applied=True)
+    fixture.journal.write([write], [Answer(patient, RESPONSE), Answer(quick, RESPONSE)], 1)
+    quick.park_unless_decided()
+    assert told == ["patient waits", "patient goes on"]
+    await turn()
+    assert fixture.heard == []
+    fixture.flush()
+    assert [name for name, _ in fixture.heard] == ["patient", "quick"]
+    assert len(told) == 2
 
 
 async def test_an_answer_without_records_waits_for_those_before_it(fixture: Fixture) -> None:

@@ -35,6 +35,10 @@ from headrace.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
+from headrace.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
 from tests.support.group_wire import commit_request
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
@@ -163,6 +167,37 @@ async def test_nobody_is_told_what_is_not_yet_on_disk(tmp_path: Path) -> None:
         executor.open.set()
         assert await writing == ErrorCode.NONE
         assert await reading == 2
+
+
+async def test_waiting_for_other_members_is_not_slow_but_waiting_for_the_disk_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    executor = HeldExecutor()
+    slow_node = running_node(
+        tmp_path,
+        executor=executor,
+        request_log_slow_ms="500",
+        group_initial_rebalance_delay_ms="600",
+    )
+    async with slow_node as node, Caller(node) as client:
+        await client.prepare()
+        joined = await client.call(join_request(), 3)
+        assert isinstance(joined, JoinGroupResponse)
+        assert (joined.generation_id, node.meters.slow_requests) == (1, 0)
+        executor.open.clear()
+        request = SyncGroupRequest(
+            group_id="g",
+            generation_id=1,
+            member_id=joined.member_id,
+            assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")],
+        )
+        syncing = asyncio.create_task(client.call(request, 3))
+        await asyncio.wait((syncing,), timeout=0.6)
+        assert not syncing.done()
+        executor.open.set()
+        await syncing
+        assert node.meters.slow_requests == 1
+        assert "slow request: api=SyncGroup" in caplog.text
 
 
 async def test_what_the_log_did_not_take_is_forgotten(

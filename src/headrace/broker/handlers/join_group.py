@@ -4,6 +4,7 @@ from headrace.broker.context import RequestContext
 from headrace.broker.group_requests import caller
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
+from headrace.groups.journal import PatientReply
 from headrace.protocol.message import Message
 from headrace.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from headrace.security.authorizer import Operation, ResourceType
@@ -18,7 +19,6 @@ def join_group(ctx: RequestContext, request: JoinGroupRequest) -> None:
         request.rebalance_timeout_ms = request.session_timeout_ms
 
     def answer(outcome: Message | ApiError) -> None:
-        ctx.resume()
         if isinstance(outcome, ApiError):
             response = _refused(request, outcome.code)
         else:
@@ -28,12 +28,13 @@ def join_group(ctx: RequestContext, request: JoinGroupRequest) -> None:
             response.protocol_name = ""
         ctx.reply(response)
 
-    ctx.park()
+    reply = PatientReply(answer, parked=ctx.park, resumed=ctx.resume)
     try:
         ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
-        ctx.services.groups.join(request, caller(ctx, request.group_instance_id), answer)
+        ctx.services.groups.join(request, caller(ctx, request.group_instance_id), reply)
     except ApiError as error:
-        answer(error)
+        reply(error)
+    reply.park_unless_decided()
 
 
 def _refused(request: JoinGroupRequest, code: ErrorCode) -> JoinGroupResponse:

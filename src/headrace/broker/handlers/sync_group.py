@@ -4,7 +4,7 @@ from headrace.broker.context import RequestContext
 from headrace.broker.group_requests import answering
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
-from headrace.protocol.message import Message
+from headrace.groups.journal import PatientReply
 from headrace.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from headrace.security.authorizer import Operation, ResourceType
 
@@ -24,11 +24,7 @@ def sync_group(ctx: RequestContext, request: SyncGroupRequest) -> None:
     ):
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
-    reply = answering(ctx, request, _refuse)
-
-    def answer(outcome: Message | ApiError) -> None:
-        ctx.resume()
-        reply(outcome)
-
-    ctx.park()
-    ctx.services.groups.sync(request, answer)
+    answer = answering(ctx, request, _refuse)
+    reply = PatientReply(answer, parked=ctx.park, resumed=ctx.resume)
+    ctx.services.groups.sync(request, reply)
+    reply.park_unless_decided()
