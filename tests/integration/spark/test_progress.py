@@ -18,10 +18,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.client import Client
 from headrace.spark.progress import watch
 from headrace.spark.progress.history import History
+from headrace.testing import Broker
 from tests.integration.spark.conftest import Options
 from tests.support.config_effects import eventually
 from tests.support.spark_readers import numbered, send
 
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "pipelines-watch.md"
 FEEDER = "tests.support.spark_progress_feeder"
 
 
@@ -117,6 +119,24 @@ def test_a_query_that_fails_is_told_of(
         watching.close()
     assert found["failures_total", "broken"] == 1
     assert capsys.readouterr().err.startswith("broken: failed: ")
+
+
+def test_the_guide_for_watching_does_what_it_says(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    [program] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    with Broker() as broker, Client(broker.bootstrap_servers) as client:
+        broker.create_topic("orders")
+        send(client, "orders", numbered(3))
+        program = program.replace("127.0.0.1:9092", broker.bootstrap_servers)
+        program = program.replace('"checkpoints/', f'"{tmp_path}/checkpoints/')
+        exec(compile(program, str(PAGE), "exec"), {"spark": spark})
+    assert capsys.readouterr().out == "orders 0 3 {'orders': 0}\n"
+    assert (tmp_path / "orders.html").exists()
 
 
 def feeder(report: Path, batches: int, run: str) -> subprocess.Popen[str]:
