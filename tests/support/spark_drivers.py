@@ -54,11 +54,12 @@ class Driver:
         """Start it and wait for its session."""
         self._answers, theirs = os.pipe()
         arguments = [str(theirs), json.dumps(self._request)]
+        paths = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
         with self._log_path.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.support.spark_jobs", *arguments],
                 cwd=REPOSITORY,
-                env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from headrace.spark import lake
+from headrace.spark.delta_table import QueryBatch, open_table
 from tests.support.spark_faults import Compared, compare
 from tests.support.spark_tables import StreamOfBatches, offsets_of, rows
 
@@ -39,7 +41,7 @@ def test_a_table_sink_that_forgets_its_batches_is_found_out(
             more.pop("commit_properties")
             self._table.create_write_transaction(*given, **more)
 
-    opened = lake.open_table
+    opened = open_table
     stream = StreamOfBatches(tmp_path / "table")
     stream.run(0, [rows(range(100))])
     stream.run(0, [rows(range(100))])
@@ -49,6 +51,18 @@ def test_a_table_sink_that_forgets_its_batches_is_found_out(
     )
     stream.run(0, [rows(range(100))])
     assert compare(range(100), offsets_of(tmp_path / "table")).doubled == 100
+
+
+def test_a_table_sink_that_commits_before_it_writes_is_found_out(tmp_path: Path) -> None:
+    """Killed in between, it takes the batch for written when it is run again."""
+    path = tmp_path / "table"
+    stream = StreamOfBatches(path)
+    stream.run(0, [rows(range(100))])
+    promise = QueryBatch(stream.query, 1, follows_others=False).commit_properties()
+    table = DeltaTable(path)
+    table.create_write_transaction([], "append", table.schema(), [], commit_properties=promise)
+    stream.run(1, [rows(range(100, 200))])
+    assert compare(range(200), offsets_of(path)) == Compared(lost=100, doubled=0, strange=0)
 
 
 def test_an_abort_that_does_not_ask_is_found_out(tmp_path: Path) -> None:
