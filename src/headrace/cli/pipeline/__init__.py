@@ -1,8 +1,8 @@
-"""`headrace pipeline run`."""
+"""`headrace pipeline run|check|plan|list|backfill`."""
 
 import typer
 
-from headrace.cli.pipeline import run
+from headrace.cli.pipeline import backfill, check, list, plan, run
 
 
 def register(app: typer.Typer) -> None:
@@ -10,6 +10,6 @@ def register(app: typer.Typer) -> None:
         help="Run Spark pipelines that are written as YAML: topics to topics, tables and files.",
         no_args_is_help=True,
     )
-    for command in (run,):
+    for command in (run, check, plan, list, backfill):
         command.register(group)
     app.add_typer(group, name="pipeline")

@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.pipeline.sessions import File, Master, Servers, Settings, require_spark, spark_for
+from headrace.cli.pipeline.sessions import (
+    File,
+    Master,
+    Servers,
+    Settings,
+    loaded,
+    require_spark,
+    spark_for,
+)
 from headrace.cli.process import STOP_SIGNALS
 
 if TYPE_CHECKING:
     from headrace.spark.pipeline.running import Run
 
 _LOOK_SECONDS = 0.5
+_PATIENCE_SECONDS = 10
 
 
 def register(group: typer.Typer) -> None:
@@ -59,12 +68,11 @@ def run(
     query failed; the others are then stopped too.
     """
     require_spark()
-    from headrace.spark.pipeline import load
     from headrace.spark.progress import watch
 
-    pipeline = load(file)
+    pipeline = loaded(file, settings)
     with stopping() as stop:
-        spark = spark_for(pipeline, master, settings)
+        spark = spark_for(pipeline, master)
         try:
             stop.arm()
             if stop.asked.is_set():
@@ -117,8 +125,8 @@ def _until_it_ends(started: "Run", stop: Stop) -> None:
         if started.wait(timeout=0):
             return
         stop.asked.wait(_LOOK_SECONDS)
-    _say("stopping")
-    started.stop()
+    _say("stopping, after the batch that is under way")
+    started.stop(patience=_PATIENCE_SECONDS)
 
 
 def _say(what: str) -> None:

@@ -54,20 +54,21 @@ def require_spark() -> None:
             )
 
 
-def spark_for(
-    pipeline: "Pipeline", master: str | None, settings: list[str] | None
-) -> "SparkSession":
-    """A session with the pipeline's settings, those of the command line first."""
+def loaded(file: str, settings: list[str] | None) -> "Pipeline":
+    """The pipeline, with the settings of the command line before its own."""
     given = parse_pairs(settings, "--set", "spark.sql.shuffle.partitions=8")
     for name in given:
         if not name.startswith("spark."):
             raise typer.BadParameter(f"{name!r} is no setting of Spark", param_hint="--set")
+    from headrace.spark.pipeline import load
+
+    return load(file).with_settings(given)
+
+
+def spark_for(pipeline: "Pipeline", master: str | None) -> "SparkSession":
+    """A session with the pipeline's settings, that says little."""
     from headrace.spark.session import session
 
-    chosen = {
-        "spark.log.level": "ERROR",
-        "spark.ui.showConsoleProgress": "false",
-        **dict(pipeline.spec.settings),
-        **given,
-    }
-    return session(pipeline.name, master=master, settings=chosen)
+    quiet = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+    settings = {**quiet, **pipeline.spec.spark_settings}
+    return session(pipeline.name, master=master, settings=settings)

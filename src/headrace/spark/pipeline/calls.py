@@ -5,6 +5,7 @@ neither knows what the calls mean, so the two cannot part.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +21,13 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
+class Secret:
+    """A text that is given but never printed."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Get:
     """An attribute: `spark.readStream`."""
 
@@ -29,17 +37,18 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A method, or a function where `on` is None; `spread` is given as `**{...}`."""
+    """A method, or a function where `on` is None."""
 
     on: "Expression | None"
     name: str
     arguments: "tuple[Argument, ...]" = ()
     named: "tuple[tuple[str, Argument], ...]" = ()
-    spread: tuple[tuple[str, str], ...] = ()
 
 
 Expression = Name | Get | Call
-Argument = Expression | str | int | bool | None | tuple[str, ...] | tuple[tuple[str, str], ...]
+Options = tuple[tuple[str, "str | Secret"], ...]
+Argument = Expression | Secret | str | int | bool | None | tuple[str, ...] | Options
+_SECRET: Final = re.compile(r"password|secret|token|credential", re.IGNORECASE)
 
 
 def call(on: Expression, name: str, *arguments: Argument, **named: Argument) -> Call:
@@ -52,6 +61,20 @@ def function(name: str, *arguments: Argument) -> Call:
     return Call(None, name, arguments)
 
 
+def options(given: Mapping[str, str]) -> Options:
+    """Options as an argument, those that are secret by their name as such."""
+    return tuple(
+        (name, Secret(value) if _SECRET.search(name) else value) for name, value in given.items()
+    )
+
+
+def with_options(chain: Call, given: Mapping[str, str]) -> Call:
+    """`.option(name, value)` for each."""
+    for name, value in options(given):
+        chain = call(chain, "option", name, value)
+    return chain
+
+
 def done(expression: Argument, names: Mapping[str, Any]) -> Any:
     """Carry out; `names` holds the variables and functions."""
     match expression:
@@ -59,13 +82,17 @@ def done(expression: Argument, names: Mapping[str, Any]) -> Any:
             return names[text]
         case Get(of, name):
             return getattr(done(of, names), name)
-        case Call(on, name, arguments, named, spread):
+        case Secret(text):
+            return text
+        case Call(on, name, arguments, named):
             target = names[name] if on is None else getattr(done(on, names), name)
             given = {key: done(value, names) for key, value in named}
-            return target(*(done(each, names) for each in arguments), **given, **dict(spread))
+            return target(*(done(each, names) for each in arguments), **given)
         case tuple():
             values: tuple[Any, ...] = expression
-            return dict(values) if _is_mapping(values) else list(values)
+            if _is_mapping(values):
+                return {key: done(value, names) for key, value in values}
+            return list(values)
         case _:
             return expression
 
@@ -77,8 +104,10 @@ def written(expression: Argument) -> str:
             return text
         case Get(of, name):
             return f"{written(of)}.{name}"
-        case Call(on, _, _, _, _):
+        case Call(on, _, _, _):
             return ("" if on is None else f"{written(on)}.") + _link(expression)
+        case Secret():
+            return '"*****"'
         case tuple():
             return _collection(expression)
         case str():
@@ -99,7 +128,7 @@ def assigned(name: str, expression: Expression) -> str:
 def _chain(expression: Expression) -> list[str]:
     """The first thing and what is called on it, in order; attributes stay with what is before."""
     match expression:
-        case Call(on, _, _, _, _) if on is not None:
+        case Call(on, _, _, _) if on is not None:
             before = _chain(on)
             link = "." + _link(expression)
             if isinstance(on, Name | Get):
@@ -117,8 +146,6 @@ def _chain(expression: Expression) -> list[str]:
 def _link(expression: Call) -> str:
     given = [written(each) for each in expression.arguments]
     given += [f"{key}={written(value)}" for key, value in expression.named]
-    if expression.spread:
-        given.append(f"**{_collection(expression.spread)}")
     return f"{expression.name}({', '.join(given)})"
 
 

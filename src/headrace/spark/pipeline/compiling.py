@@ -5,15 +5,23 @@ can be had only once is given to one of them: dead letters are sent by the first
 the others leave the bad records out.
 """
 
+import keyword
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.spark.options import ERROR
-from headrace.spark.pipeline.calls import Call, Expression, Get, Name, call
+from headrace.spark.pipeline.calls import Call, Expression, Get, Name, call, with_options
 from headrace.spark.pipeline.document import Place
-from headrace.spark.pipeline.model import Pairs, Sink, Source, Spec
+from headrace.spark.pipeline.model import Pairs, Sink, Source, Spec, Sql
 from headrace.spark.pipeline.steps import SPARK, Frames, step_calls
-from headrace.spark.pipeline.targets import prepared, stream_writer
+from headrace.spark.pipeline.targets import batch_writer, prepared, stream_writer
 from headrace.spark.pipeline.value_columns import record_columns
+
+# Options of the source that a batch has no use for.
+STREAM_OPTIONS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+# Names that a program has already.
+_TAKEN: Final = ("spark", "F", "table", "query", "session", "upsert")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +32,7 @@ class Line:
     value: Expression
     place: Place
     keeps_columns: bool = False
+    first_line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +47,7 @@ class Program:
 
 def streaming_program(spec: Spec, sink: Sink, servers: str, *, once: bool = False) -> Program:
     """The sink's streaming query, all but its start."""
-    frames = Frames(streaming=True)
+    frames = Frames(streaming=True, name=variable(spec, sink))
     options = _source_options(spec, sink, servers, spec.source.starting)
     if spec.source.commit_group is not None:
         options["commitGroup"] = group_of(spec, sink)
@@ -54,6 +63,32 @@ def streaming_program(spec: Spec, sink: Sink, servers: str, *, once: bool = Fals
     return Program(sink, frames.name, lines, Line(query, call(written, "start"), sink.place))
 
 
+def batch_program(
+    spec: Spec, sink: Sink, servers: str, bounds: Pairs, once_as: str | None
+) -> Program:
+    """The sink's steps over a range of offsets, as one batch that is written under a name."""
+    frames = Frames(streaming=False, name=variable(spec, sink))
+    options = _source_options(spec, sink, servers, bounds)
+    for name in STREAM_OPTIONS:
+        options.pop(name, None)
+    lines = _frame_lines(spec, sink, frames, Get(SPARK, "read"), options)
+    write = batch_writer(sink, Name(frames.name), servers, once_as)
+    return Program(sink, frames.name, lines, Line(None, write, sink.place))
+
+
+def variable(spec: Spec, sink: Sink) -> str:
+    """The frame's name in the program: the sink's, as Python writes names."""
+    names: dict[str, str] = {}
+    for each in spec.sinks:
+        found = re.sub(r"\W", "_", each.name)
+        if found[0].isdigit() or found in _TAKEN or keyword.iskeyword(found):
+            found = f"sink_{found}"
+        while found in names.values():
+            found += "_"
+        names[each.name] = found
+    return names[sink.name]
+
+
 def group_of(spec: Spec, sink: Sink) -> str:
     """The consumer group that shows a sink's position: the pipeline's, where it has one sink."""
     group = spec.source.commit_group or ""
@@ -66,9 +101,10 @@ def _frame_lines(
     source = spec.source
     frame = call(_read(reader, options), "load")
     lines = [Line(frames.name, _with_columns(spec, source, frame, sink), source.place)]
-    for step in (*spec.steps, *sink.steps):
+    for step in spec.steps_of(sink):
+        first_line = step.first_line if isinstance(step, Sql) else None
         lines += [
-            Line(target, value, step.place, keeps)
+            Line(target, value, step.place, keeps, first_line)
             for target, value, keeps in step_calls(step, frames)
         ]
     shaped = prepared(sink.target, Name(frames.name))
@@ -78,10 +114,7 @@ def _frame_lines(
 
 
 def _read(reader: Expression, options: dict[str, str]) -> Call:
-    chain = call(reader, "format", "headrace")
-    for name, value in options.items():
-        chain = call(chain, "option", name, value)
-    return chain
+    return with_options(call(reader, "format", "headrace"), options)
 
 
 def _source_options(spec: Spec, sink: Sink, servers: str, bounds: Pairs) -> dict[str, str]:

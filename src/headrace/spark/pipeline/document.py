@@ -7,7 +7,7 @@ noticed.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import yaml
@@ -73,10 +73,15 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A text, number or word; `text` is None for a null."""
+    """A text, number or word; `text` is None for a null.
+
+    `first_line` is where a text of several lines (`|`) starts, each of its lines being one of the
+    file.
+    """
 
     place: Place
     text: str | None
+    first_line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +172,8 @@ class _Converter:
         assert isinstance(node, yaml.ScalarNode)
         if node.tag == _NULL:
             return Scalar(place, None)
-        if node.style in ("|", ">"):
-            place = replace(place, line=place.line + 1, column=1)
-        return Scalar(place, self._filled(str(node.value), place))
+        first_line = place.line + 1 if node.style == "|" else None
+        return Scalar(place, self._filled(str(node.value), place), first_line)
 
     def _table(self, node: yaml.MappingNode, place: Place) -> Table:
         entries: dict[str, Entry] = {}

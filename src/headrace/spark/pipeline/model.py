@@ -1,9 +1,16 @@
 """What a pipeline is, once its file has been read: plain values, and where each was written."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-from headrace.spark.pipeline.document import Place
+from headrace.spark.pipeline.document import START, Place
+
+# The one state store that transformWithState works with.
+STATE_STORE: Final = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    )
+}
 
 Mode = Literal["append", "update", "complete"]
 ValueFormat = Literal["raw", "string", "json", "avro"]
@@ -57,8 +64,11 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Sql:
+    """A query over `input`; `first_line` is where it starts if it has lines of its own."""
+
     place: Place
     query: str
+    first_line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +204,22 @@ class Spec:
     settings: Pairs
     steps: tuple[Step, ...]
     sinks: tuple[Sink, ...]
+    places: tuple[tuple[str, Place], ...] = ()
+
+    def place_of(self, key: str) -> Place:
+        """Where a key of the pipeline itself stands."""
+        return dict(self.places).get(key, START)
+
+    def steps_of(self, sink: Sink) -> tuple[Step, ...]:
+        """What a sink's rows go through."""
+        return (*self.steps, *sink.steps)
+
+    @property
+    def spark_settings(self) -> dict[str, str]:
+        """Settings of Spark, with those that a step cannot do without."""
+        steps = [step for sink in self.sinks for step in self.steps_of(sink)]
+        needed = STATE_STORE if any(isinstance(step, Stateful) for step in steps) else {}
+        return {**needed, **dict(self.settings)}
 
     def query_name(self, sink: Sink) -> str:
         return f"{self.name}-{sink.name}"

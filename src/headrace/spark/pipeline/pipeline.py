@@ -1,18 +1,20 @@
 """A pipeline that has been read, and what can be done with it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.core.errors import InvalidConfig
-from headrace.spark.pipeline.document import Findings
+from headrace.spark.pipeline.document import Findings, Problem
 from headrace.spark.pipeline.model import Spec
 from headrace.spark.pipeline.reading import read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headrace.spark.pipeline.backfilling import Backfill, Point
     from headrace.spark.pipeline.running import Run
 
 
@@ -32,6 +34,33 @@ class Pipeline:
         """The names of its queries, one for each sink."""
         return tuple(self.spec.query_name(sink) for sink in self.spec.sinks)
 
+    def with_settings(self, settings: Mapping[str, str]) -> "Pipeline":
+        """The same with other settings of Spark; these go before the file's."""
+        merged = {**dict(self.spec.settings), **settings}
+        return Pipeline(replace(self.spec, settings=tuple(merged.items())), self.file)
+
+    def plan(self, bootstrap_servers: str | None = None, once: bool = False) -> str:
+        """The pipeline as a Python program, which does what `start` does."""
+        from headrace.spark.pipeline.planning import plan
+
+        return plan(self.spec, self._servers(bootstrap_servers), once=once)
+
+    def check(
+        self, spark: "SparkSession | None" = None, bootstrap_servers: str | None = None
+    ) -> list[Problem]:
+        """What would keep it from running; no record is read.
+
+        Asks the broker for its topics, and `spark` whether it takes the steps; without a session
+        these are not looked at.
+        """
+        from headrace.spark.pipeline.checking import check_frames, check_topics
+
+        findings, servers = Findings(self.file), self._servers(bootstrap_servers)
+        check_topics(self.spec, servers, findings)
+        if spark is not None:
+            check_frames(self.spec, spark, servers, findings)
+        return findings.problems
+
     def start(
         self, spark: "SparkSession", once: bool = False, bootstrap_servers: str | None = None
     ) -> "Run":
@@ -40,6 +69,34 @@ class Pipeline:
 
         servers = self._servers(bootstrap_servers)
         return start(self.spec, spark, servers, once=once, findings=Findings(self.file))
+
+    def backfill(
+        self,
+        spark: "SparkSession",
+        since: "Point | None" = None,
+        until: "Point | None" = None,
+        *,
+        sinks: Sequence[str] = (),
+        again: bool = False,
+        bootstrap_servers: str | None = None,
+    ) -> "Backfill":
+        """Run the steps as a batch over a range of times or offsets, into these sinks (all).
+
+        A Delta table takes a range once, unless `again`; a topic takes it each time. Without
+        `since` and `until` the range is that of the file.
+        """
+        from headrace.spark.pipeline.backfilling import backfill
+
+        return backfill(
+            self.spec,
+            spark,
+            self._servers(bootstrap_servers),
+            Findings(self.file),
+            since=since,
+            until=until,
+            sinks=tuple(sinks),
+            again=again,
+        )
 
     def _servers(self, given: str | None) -> str:
         servers = given or self.spec.bootstrap_servers

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.spark.pipeline import sections
-from headrace.spark.pipeline.document import Findings, Node, Place, Table
+from headrace.spark.pipeline.document import Findings, Node, Place, Scalar, Table
 from headrace.spark.pipeline.fields import Fields, only_one
 from headrace.spark.pipeline.model import (
     Dedup,
@@ -61,7 +61,9 @@ def _select(fields: Fields, place: Place, base: Path) -> Step:  # noqa: ARG001
 
 
 def _sql(fields: Fields, place: Place, base: Path) -> Step:  # noqa: ARG001
-    return Sql(place, fields.text("sql") or "")
+    node = fields.node("sql")
+    first_line = node.first_line if isinstance(node, Scalar) else None
+    return Sql(place, fields.text("sql") or "", first_line)
 
 
 def _window(step: Fields, place: Place, base: Path) -> Step | None:  # noqa: ARG001

@@ -8,12 +8,14 @@ from typing import Final
 from headrace.core.errors import InvalidConfig
 from headrace.spark.options import source_options
 from headrace.spark.pipeline import sections
+from headrace.spark.pipeline.compiling import STREAM_OPTIONS
 from headrace.spark.pipeline.document import START, Findings, Scalar, Table, parse
 from headrace.spark.pipeline.fields import Fields
 from headrace.spark.pipeline.model import Source, Spec
 from headrace.spark.pipeline.read_sinks import NAME, read_sinks
 from headrace.spark.pipeline.read_source import read_source
 from headrace.spark.pipeline.read_steps import located, read_steps
+from headrace.spark.pipeline.rules import refuse_impossible
 from headrace.spark.pipeline.value_columns import refuse_hidden_columns
 
 # Stands in where options are checked before it is known which broker is meant.
@@ -42,12 +44,14 @@ def read(text: str, file: str, base: Path, variables: Mapping[str, str]) -> Spec
         settings=_settings(fields),
         steps=read_steps(fields.listing("steps"), base, findings),
         sinks=read_sinks(fields.listing("sinks"), base, findings),
+        places=tuple((key, entry.place) for key, entry in fields.table.entries.items()),
     )
     if fields.has("sinks") and not fields.listing("sinks"):
         fields.wrong("sinks", "is empty; a pipeline has at least one sink")
     findings.refuse()
     _check_options(spec, findings)
     refuse_hidden_columns(source, findings)
+    refuse_impossible(spec, findings)
     findings.refuse()
     return spec
 
@@ -91,7 +95,7 @@ def _check_options(spec: Spec, findings: Findings) -> None:
     for streaming, bounds in ((True, source.starting), (False, source.ending)):
         options = {**given, **dict(bounds)}
         if not streaming:
-            options = {name: text for name, text in options.items() if name not in _STREAMS_ONLY}
+            options = {name: text for name, text in options.items() if name not in STREAM_OPTIONS}
         try:
             source_options(options, streaming=streaming)
         except InvalidConfig as error:
@@ -99,11 +103,3 @@ def _check_options(spec: Spec, findings: Findings) -> None:
             place = source.place_of_option(max(named, key=len)) if named else source.place
             findings.add(place, str(error))
             return
-
-
-_STREAMS_ONLY: Final = (
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "commitGroup",
-)

@@ -1,23 +1,20 @@
 """A pipeline's queries in a session: started together, watched together, stopped together."""
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812, as all the world calls it
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.core.errors import ErrorCode, HeadraceError, InvalidConfig
+from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.spark.pipeline.calls import done
-from headrace.spark.pipeline.compiling import Line, Program, streaming_program
+from headrace.spark.pipeline.checkpoints import refuse_lost
+from headrace.spark.pipeline.compiling import streaming_program
 from headrace.spark.pipeline.document import Findings
-from headrace.spark.pipeline.functions import load_function, load_processor
+from headrace.spark.pipeline.frames import check_schema, configured, frame_of, names_for, reason
 from headrace.spark.pipeline.model import Spec
-from headrace.spark.pipeline.steps import INPUT
-from headrace.spark.sink import each_batch
+from headrace.spark.pipeline.rules import refuse_end
 
 _POLL_SECONDS: Final = 0.2
 
@@ -65,17 +62,39 @@ class Run:
                 return False
             time.sleep(_POLL_SECONDS)
 
-    def stop(self) -> None:
-        """Stop all queries; what is under way is done again by the next run."""
-        for query in self.queries.values():
-            query.stop()
+    def stop(self, patience: float = 0) -> None:
+        """Stop all queries, each between two batches if that comes within `patience` seconds.
+
+        A batch that is cut off is done again by the next run.
+        """
+        deadline = time.monotonic() + patience
+        batches = {name: _batch(query) for name, query in self.queries.items()}
+        left = dict(self.queries)
+        while left:
+            for name, query in list(left.items()):
+                between = not query.isActive or not query.status["isTriggerActive"]
+                if between or _batch(query) != batches[name] or time.monotonic() >= deadline:
+                    query.stop()
+                    del left[name]
+            if left:
+                time.sleep(_POLL_SECONDS)
+
+
+def _batch(query: StreamingQuery) -> int:
+    """The last batch that has ended."""
+    progress = query.lastProgress
+    return -1 if progress is None else int(progress["batchId"])
 
 
 def start(spec: Spec, spark: SparkSession, servers: str, *, once: bool, findings: Findings) -> Run:
     """Start every sink's query; nothing is started if one of them is wrong."""
     programs = [streaming_program(spec, sink, servers, once=once) for sink in spec.sinks]
     queries: dict[str, StreamingQuery] = {}
-    with configured(spark, spec):
+    refuse_end(spec, findings)
+    refuse_lost(spec, servers, findings)
+    check_schema(spec, findings)
+    findings.refuse()
+    with configured(spark, spec.spark_settings):
         frames = [frame_of(program, spark, findings) for program in programs]
         findings.refuse()
         try:
@@ -86,69 +105,3 @@ def start(spec: Spec, spark: SparkSession, servers: str, *, once: bool, findings
             Run(queries).stop()
             raise
     return Run(queries)
-
-
-def names_for(spark: SparkSession) -> dict[str, Any]:
-    """What the calls of a program refer to."""
-    return {
-        "spark": spark,
-        "F": F,
-        "each_batch": each_batch,
-        "load_function": load_function,
-        "load_processor": load_processor,
-    }
-
-
-def frame_of(program: Program, spark: SparkSession, findings: Findings) -> DataFrame | None:
-    """The frame that a program makes, or None where Spark refuses a line of it."""
-    names = names_for(spark)
-    try:
-        for line in program.lines:
-            if not _do(line, names, findings):
-                return None
-    finally:
-        spark.catalog.dropTempView(INPUT)
-    frame: DataFrame = names[program.frame]
-    return frame
-
-
-def _do(line: Line, names: dict[str, Any], findings: Findings) -> bool:
-    """Carry out a line; one that fails but would not change the columns is passed over."""
-    try:
-        result = done(line.value, names)
-    except (PySparkException, InvalidConfig) as error:
-        findings.add(line.place, reason(error))
-        return line.keeps_columns
-    if line.target is not None:
-        names[line.target] = result
-    return True
-
-
-def reason(error: Exception) -> str:
-    """What Spark says is wrong, without the plan and the traces behind it."""
-    lines = [each.strip() for each in str(error).splitlines() if each.strip()]
-    return lines[0].partition(" SQLSTATE:")[0] if lines else type(error).__name__
-
-
-@contextmanager
-def configured(spark: SparkSession, spec: Spec) -> Iterator[None]:
-    """The pipeline's settings while its queries start: each keeps those it was started with."""
-    before: dict[str, str | None] = {}
-    try:
-        for name, value in spec.settings:
-            old = spark.conf.get(name, None)
-            if old == value:
-                continue
-            if not spark.conf.isModifiable(name):
-                raise InvalidConfig(
-                    f"settings: {name} is {old} in this session, which has it from its start on"
-                )
-            before[name] = old
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)

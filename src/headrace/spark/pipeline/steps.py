@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.spark.pipeline.calls import Call, Expression, Get, Name, call, function
+from headrace.spark.pipeline.calls import Call, Expression, Get, Name, call, function, with_options
 from headrace.spark.pipeline.model import (
     Dedup,
     Filter,
@@ -101,10 +101,8 @@ def _join(step: Join, frames: Frames) -> list[Assigned]:
     if step.format == "delta":
         table: Expression = function("read_table", SPARK, step.path)
     else:
-        table = call(Get(SPARK, "read"), "format", step.format)
-        for name, value in step.options:
-            table = call(table, "option", name, value)
-        table = call(table, "load", step.path)
+        reader = with_options(call(Get(SPARK, "read"), "format", step.format), dict(step.options))
+        table = call(reader, "load", step.path)
     joined = call(Name(frames.name), "join", Name("table"), step.on, _HOW[step.how])
     return [("table", table, False), (frames.name, joined, False)]
 

@@ -1,7 +1,16 @@
 """Each sink as calls on a frame, for a stream and for a batch."""
 
-from headrace.spark.pipeline.calls import Call, Expression, Get, Name, call, function
-from headrace.spark.pipeline.model import Console, Delta, Pairs, Parquet, Sink, Target, Topic
+from headrace.spark.pipeline.calls import (
+    Call,
+    Expression,
+    Get,
+    Name,
+    call,
+    function,
+    options,
+    with_options,
+)
+from headrace.spark.pipeline.model import Console, Delta, Parquet, Sink, Target, Topic
 
 
 def prepared(target: Target, frame: Name) -> Expression | None:
@@ -28,27 +37,27 @@ def topic_options(target: Topic, servers: str) -> dict[str, str]:
 
 def table_options(target: Delta) -> dict[str, str]:
     """Options of `format("headrace")` for a table."""
-    options = {"path": target.path}
+    given = {"path": target.path}
     if target.partition_by:
-        options["partitionBy"] = ",".join(target.partition_by)
+        given["partitionBy"] = ",".join(target.partition_by)
     if target.other_queries != "refuse":
-        options["otherQueries"] = target.other_queries
-    return options
+        given["otherQueries"] = target.other_queries
+    return given
 
 
 def upsert_options(target: Delta) -> dict[str, str]:
     """Options of `headrace.spark.upsert`."""
     assert target.upsert is not None
-    options = {
+    given = {
         **table_options(target),
         "on": ",".join(target.upsert.on),
         "newestBy": ",".join(target.upsert.newest_by),
     }
     if target.upsert.delete_when is not None:
-        options["deleteWhen"] = target.upsert.delete_when
+        given["deleteWhen"] = target.upsert.delete_when
     if target.upsert.columns:
-        options["columns"] = ",".join(target.upsert.columns)
-    return options
+        given["columns"] = ",".join(target.upsert.columns)
+    return given
 
 
 def stream_writer(sink: Sink, frame: Name, servers: str) -> Call:
@@ -57,16 +66,16 @@ def stream_writer(sink: Sink, frame: Name, servers: str) -> Call:
     match sink.target:
         case Topic(mode="update") as target:
             # Spark has no update mode for sinks written in Python, except by foreachBatch.
-            write = function("each_batch", _pairs(topic_options(target, servers)))
+            write = function("each_batch", options(topic_options(target, servers)))
             return call(call(stream, "outputMode", "update"), "foreachBatch", write)
         case Topic() as target:
             chain = call(call(stream, "outputMode", target.mode), "format", "headrace")
-            return _with_options(chain, topic_options(target, servers))
+            return with_options(chain, topic_options(target, servers))
         case Delta(upsert=None) as target:
             chain = call(call(stream, "outputMode", target.mode), "format", "headrace")
-            return _with_options(chain, table_options(target))
+            return with_options(chain, table_options(target))
         case Delta() as target:
-            write = function("upsert_each_batch", _pairs(upsert_options(target)))
+            write = call(Name("upsert"), "each_batch", options(upsert_options(target)))
             return call(call(stream, "outputMode", "update"), "foreachBatch", write)
         case Parquet() as target:
             chain = call(call(stream, "outputMode", "append"), "format", "parquet")
@@ -75,14 +84,27 @@ def stream_writer(sink: Sink, frame: Name, servers: str) -> Call:
             return call(chain, "option", "path", target.path)
         case Console() as target:
             chain = call(call(stream, "outputMode", target.mode), "format", "console")
-            return _with_options(chain, {"numRows": str(target.rows), "truncate": "false"})
+            return with_options(chain, {"numRows": str(target.rows), "truncate": "false"})
 
 
-def _pairs(options: dict[str, str]) -> Pairs:
-    return tuple(options.items())
-
-
-def _with_options(chain: Call, options: dict[str, str]) -> Call:
-    for name, value in options.items():
-        chain = call(chain, "option", name, value)
-    return chain
+def batch_writer(sink: Sink, frame: Name, servers: str, once_as: str | None) -> Call:
+    """The same rows written as a batch; a table takes a batch of one name once."""
+    batch = Get(frame, "write")
+    named = {} if once_as is None else {"onceAs": once_as}
+    match sink.target:
+        case Topic() as target:
+            chain = with_options(call(batch, "format", "headrace"), topic_options(target, servers))
+            return call(call(chain, "mode", "append"), "save")
+        case Delta(upsert=None) as target:
+            given = {**table_options(target), **named}
+            given.pop("otherQueries", None)
+            chain = with_options(call(batch, "format", "headrace"), given)
+            return call(call(chain, "mode", "append"), "save")
+        case Delta() as target:
+            given = {**upsert_options(target), **named}
+            given.pop("otherQueries", None)
+            return call(Name("upsert"), "write", frame, options(given))
+        case Console() as target:
+            return call(frame, "show", target.rows, truncate=False)
+        case Parquet():
+            raise AssertionError("refused before: see backfilling.py")

@@ -1,0 +1,105 @@
+"""Whether a pipeline would run: topics, options, SQL and columns, with no record read."""
+
+from collections.abc import Iterator
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.client import Client
+from headrace.core.errors import HeadraceError
+from headrace.spark import upsert
+from headrace.spark.lake import table_options as check_table
+from headrace.spark.options import source_options
+from headrace.spark.pipeline.checkpoints import refuse_lost
+from headrace.spark.pipeline.compiling import streaming_program
+from headrace.spark.pipeline.document import Findings, Place
+from headrace.spark.pipeline.frames import (
+    check_schema,
+    configured,
+    frame_of,
+    reason,
+    without_traces,
+)
+from headrace.spark.pipeline.model import Delta, Parquet, Sink, Spec, Topic
+from headrace.spark.pipeline.rules import output_mode, refuse_end
+from headrace.spark.pipeline.targets import table_options, topic_options, upsert_options
+from headrace.spark.sink_options import topic_sink_options
+
+
+def check_topics(spec: Spec, servers: str, findings: Findings) -> None:
+    """Whether the broker answers and has the topics, by metadata alone, and what groups say."""
+    source = spec.source
+    given = {**dict(source.options), **dict(source.starting), "kafka.bootstrap.servers": servers}
+    chosen = source_options(given, streaming=True)
+    try:
+        with Client(chosen.client) as client:
+            client.connect()
+            topics = client.admin.list_topics(internal=True)
+    except HeadraceError as error:
+        findings.add(spec.place_of("bootstrap_servers"), f"no broker answers: {error}")
+        return
+    there = {each.name: len(each.partitions) for each in topics}
+    for topic, place in _named_topics(spec, chosen.subscription.topics):
+        if topic not in there:
+            findings.add(
+                place, f"the topic {topic} does not exist: `headrace topic create {topic}` makes it"
+            )
+    for part in chosen.subscription.partitions:
+        if part.partition >= there.get(part.topic, 0):
+            findings.add(source.place_of_option("assign"), f"there is no partition {part}")
+    if not findings.problems:
+        refuse_lost(spec, servers, findings)
+
+
+def _named_topics(spec: Spec, read: tuple[str, ...]) -> Iterator[tuple[str, Place]]:
+    for topic in read:
+        yield topic, spec.source.place_of_option("subscribe")
+    if spec.dead_letter_topic is not None:
+        yield spec.dead_letter_topic, spec.place_of("on_bad_record")
+    for sink in spec.sinks:
+        if isinstance(sink.target, Topic):
+            yield sink.target.topic, sink.place
+
+
+def check_frames(spec: Spec, spark: SparkSession, servers: str, findings: Findings) -> None:
+    """Whether Spark takes every step, and every sink the rows that reach it."""
+    refuse_end(spec, findings)
+    known = len(findings.problems)
+    check_schema(spec, findings)
+    if len(findings.problems) > known:
+        return
+    with configured(spark, spec.spark_settings):
+        for sink in spec.sinks:
+            frame = frame_of(streaming_program(spec, sink, servers), spark, findings)
+            if frame is None:
+                continue
+            try:
+                with without_traces():
+                    _check_mode(sink, spark, frame)
+                    _check_columns(sink, frame, servers)
+            except (PySparkException, HeadraceError) as error:
+                findings.add(sink.place, reason(error))
+
+
+def _check_mode(sink: Sink, spark: SparkSession, frame: DataFrame) -> None:
+    """What Spark says when a query starts, asked without starting one."""
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:  # over Spark Connect there is no way to ask
+        return
+    mode = jvm.org.apache.spark.sql.catalyst.streaming.InternalOutputModes.apply(output_mode(sink))
+    analyzed = frame._jdf.queryExecution().analyzed()
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    checker.checkForStreaming(analyzed, mode)
+
+
+def _check_columns(sink: Sink, frame: DataFrame, servers: str) -> None:
+    match sink.target:
+        case Topic() as target:
+            topic_sink_options(topic_options(target, servers), frame.schema)
+        case Delta(upsert=None) as target:
+            overwrite = target.mode == "complete"
+            check_table(table_options(target), frame.schema, overwrite=overwrite)
+        case Delta() as target:
+            upsert.check(frame, upsert_options(target))
+        case Parquet(partition_by=names):
+            frame.select(*names)

@@ -1,0 +1,121 @@
+"""What a checkpoint tells about a query's past, and what its sink tells when it is gone."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.core.errors import HeadraceError
+from headrace.spark.delta_table import QueryBatch, WrittenByOtherQuery, local_path, open_table
+from headrace.spark.options import source_options
+from headrace.spark.pipeline.compiling import group_of
+from headrace.spark.pipeline.document import Findings
+from headrace.spark.pipeline.model import Delta, Parquet, Sink, Spec
+from headrace.spark.places import Places
+
+FILE_SINK_LOG = "_spark_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch that a query has finished, and when (seconds since 1970)."""
+
+    number: int
+    at: float
+
+
+def local(path: str) -> Path | None:
+    """A path of this machine's, or None where it lies somewhere else."""
+    rest = path.removeprefix("file://")
+    return None if "://" in rest else Path(rest)
+
+
+def last_batch(checkpoint: str) -> Batch | None:
+    """The last batch that a checkpoint has as finished; None if it has none."""
+    directory = local(checkpoint)
+    numbers = [] if directory is None else _numbers(directory / "commits")
+    if directory is None or not numbers:
+        return None
+    newest = max(numbers)
+    return Batch(newest, (directory / "commits" / str(newest)).stat().st_mtime)
+
+
+def has_past(checkpoint: str) -> bool:
+    """Whether a query has begun a batch here; one that cannot be looked into is taken to."""
+    directory = local(checkpoint)
+    return directory is None or bool(_numbers(directory / "offsets"))
+
+
+def _numbers(directory: Path) -> list[int]:
+    if not directory.is_dir():
+        return []
+    return [int(each.name) for each in directory.iterdir() if each.name.isdigit()]
+
+
+def refuse_lost(spec: Spec, servers: str, findings: Findings) -> None:
+    """Tell of sinks and groups that have a past while the checkpoint has none.
+
+    Such a query would begin at `from` again: rows would be written twice, or, by Spark's file
+    sink, taken for written and left out.
+    """
+    for sink in spec.sinks:
+        checkpoint = spec.checkpoint_of(sink)
+        if has_past(checkpoint):
+            continue
+        said = None
+        if isinstance(sink.target, Delta):
+            said = _table_past(sink.target)
+        elif isinstance(sink.target, Parquet):
+            said = _files_past(sink.target)
+        said = said or _group_past(spec, sink, servers)
+        if said is not None:
+            findings.add(sink.place, f"the checkpoint {checkpoint} is empty, but {said}")
+
+
+def _table_past(target: Delta) -> str | None:
+    if target.other_queries == "append":
+        return None
+    table = open_table(local_path(target.path))
+    try:
+        if table is not None:
+            QueryBatch("", 0).is_in(table)
+    except WrittenByOtherQuery:
+        return (
+            f"the table {target.path} has rows of an earlier query: if the checkpoint was lost, "
+            "bring it back, or rows are written twice; if several queries shall write to the "
+            "table, set other_queries: append"
+        )
+    return None
+
+
+def _files_past(target: Parquet) -> str | None:
+    directory = local(target.path)
+    if directory is None or not _numbers(directory / FILE_SINK_LOG):
+        return None
+    return (
+        f"{target.path}/{FILE_SINK_LOG} has batches of an earlier query: Spark would take the "
+        "first batches of a new one for those and leave their rows out. Bring the checkpoint "
+        "back, or choose another path"
+    )
+
+
+def _group_past(spec: Spec, sink: Sink, servers: str) -> str | None:
+    """A group's offsets are written by the query, and lie elsewhere than its checkpoint."""
+    if spec.source.commit_group is None:
+        return None
+    group = group_of(spec, sink)
+    options = {**dict(spec.source.options), **dict(spec.source.starting)}
+    chosen = source_options({**options, "kafka.bootstrap.servers": servers}, streaming=True)
+    places = Places(chosen)
+    try:
+        start, there = places.resolve(chosen.starting, "starting"), places.published(group)
+    except HeadraceError:
+        return None  # the query will say what is wrong, and where
+    finally:
+        places.close()
+    moved = [each for each in sorted(start) if there.get(each, start[each]) != start[each]]
+    if not moved:
+        return None
+    return (
+        f"the group {group} shows that this pipeline has read {moved[0]} up to offset "
+        f"{there[moved[0]]}: bring the checkpoint back, or set `from` to where the group stands; "
+        "to begin anew, and write rows again, delete the group or choose another"
+    )

@@ -1,0 +1,92 @@
+"""What cannot work whatever the data is, told before Spark is started."""
+
+from headrace.spark.pipeline.document import Findings
+from headrace.spark.pipeline.model import (
+    Console,
+    Dedup,
+    Delta,
+    Parquet,
+    Sink,
+    Spec,
+    Stateful,
+    Step,
+    Topic,
+    Window,
+)
+
+
+def refuse_impossible(spec: Spec, findings: Findings) -> None:
+    """Output modes and watermarks that contradict each other, sinks that would mix."""
+    paths: dict[str, Sink] = {}
+    for sink in spec.sinks:
+        steps = spec.steps_of(sink)
+        _check_watermarks(steps, findings)
+        _check_mode(sink, steps, findings)
+        if isinstance(sink.target, Delta | Parquet):
+            other = paths.setdefault(sink.target.path, sink)
+            if other is not sink:
+                findings.add(
+                    sink.place, f"the sink of line {other.place.line} writes to this path too"
+                )
+
+
+def refuse_end(spec: Spec, findings: Findings) -> None:
+    """A stream goes on; only a backfill has an end."""
+    for name, _ in spec.source.ending:
+        findings.add(
+            spec.source.place_of_option(name),
+            "`to` is for `headrace pipeline backfill`: a pipeline that runs has no end",
+        )
+
+
+def output_mode(sink: Sink) -> str:
+    """The mode of a sink's query, in Spark's words."""
+    match sink.target:
+        case Topic(mode=mode) | Console(mode=mode) | Delta(upsert=None, mode=mode):
+            return mode
+        case Delta():
+            return "update"
+        case Parquet():
+            return "append"
+
+
+def _check_watermarks(steps: tuple[Step, ...], findings: Findings) -> None:
+    """Spark keeps one watermark for a column, the first; another one would have no effect."""
+    known: dict[str, tuple[str, int]] = {}
+    for step in steps:
+        if not isinstance(step, Window | Dedup | Stateful) or step.time is None:
+            continue
+        if step.watermark is None:
+            continue
+        span, line = known.setdefault(step.time, (step.watermark, step.place.line))
+        if span != step.watermark:
+            findings.add(
+                step.place,
+                f"{step.time!r} has a watermark of {span} since line {line}: use the same here",
+            )
+
+
+def _check_mode(sink: Sink, steps: tuple[Step, ...], findings: Findings) -> None:
+    windows = [step for step in steps if isinstance(step, Window)]
+    if not windows:
+        return
+    last, mode = windows[-1], output_mode(sink)
+    is_upsert = isinstance(sink.target, Delta) and sink.target.upsert is not None
+    marked = {
+        step.time
+        for step in steps
+        if isinstance(step, Window | Dedup | Stateful) and step.watermark is not None
+    }
+    if mode == "append" and last.time not in marked:
+        findings.add(
+            sink.place,
+            "mode append gives out a window once it is over, which takes a watermark: set one in "
+            f"the window of line {last.place.line}, or use another mode",
+        )
+    if mode == "update" and last.session is not None:
+        said = "an upsert" if is_upsert else "mode update"
+        findings.add(
+            sink.place,
+            f"{said} cannot follow sessions (line {last.place.line}): Spark gives a session out "
+            "when it is over, in mode append",
+        )
