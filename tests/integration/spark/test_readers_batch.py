@@ -11,6 +11,7 @@ import pytest
 
 from headrace.client import Client, ConfigChange, ConfigResource, ResourceType, TopicPartition
 from headrace.core.errors import HeadraceError, InvalidConfig
+from headrace.spark.options import source_options
 from headrace.spark.places import DataLoss
 from headrace.spark.source import Stretch
 from headrace.testing import Broker
@@ -331,6 +332,20 @@ def test_a_message_larger_than_a_fetch_is_read(client: Client, topic: str, to: O
     send(client, topic, [b"x" * 500_000, b"y"])
     options = {**to(subscribe=topic), "kafka.max.partition.fetch.bytes": "1000"}
     assert [len(value) for value in values_of(read_all(options))] == [500_000, 1]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [({"groupIdPrefix": "nightly"}, "nightly"), ({"kafka.group.id": "mine"}, "mine")],
+)
+def test_a_group_names_the_client_and_is_not_joined(
+    client: Client, topic: str, to: Options, given: dict[str, str], named: str
+) -> None:
+    send(client, topic, numbered(3))
+    options = {**to(subscribe=topic), **given}
+    assert values_of(read_all(options)) == numbered(3)
+    assert source_options(options, streaming=False).client.client_id == named
+    assert named not in {each.group_id for each in client.admin.list_groups()}
 
 
 def test_a_large_read_comes_in_batches_of_bounded_size(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
 from typing import Any
 
+import fastavro
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
@@ -42,6 +45,18 @@ def test_text_values_are_strings(client: Client, topic: str, to: Options) -> Non
     first, second = read_all(to(subscribe=topic, valueFormat="string"))
     assert (first["value"], first["_error"]) == ("größe", None)
     assert (second["value"], second["_raw"]) == (None, b"\xff")
+
+
+def test_avro_values_are_columns(client: Client, topic: str, to: Options) -> None:
+    fields = [{"name": "user", "type": "string"}, {"name": "item", "type": "int"}]
+    schema = {"type": "record", "name": "Click", "fields": fields}
+    written = io.BytesIO()
+    fastavro.schemaless_writer(written, fastavro.parse_schema(schema), {"user": "a", "item": 7})
+    send(client, topic, [written.getvalue(), b"\x02"])
+    options = to(subscribe=topic, valueFormat="avro", valueSchema=json.dumps(schema))
+    good, bad = read_all(options, CLICK)
+    assert (good["value"], good["_error"]) == ({"user": "a", "item": 7}, None)
+    assert (bad["value"], bad["_raw"]) == (None, b"\x02")
 
 
 def test_bad_records_go_to_the_dead_letter_topic_with_where_they_were(

@@ -234,23 +234,36 @@ def test_a_group_to_commit_for_is_for_streams_and_has_a_name() -> None:
         stream(commitGroup=" ")
 
 
-def test_kafka_settings_reach_the_client() -> None:
-    options = batch(
-        kafka__request__timeout__ms="1000",
-        kafka__default__api__timeout__ms="2000",
-        kafka__retry__backoff__ms="3",
-        kafka__isolation__level="read_committed",
-        kafka__fetch__max__bytes="1000000",
-        kafka__max__partition__fetch__bytes="50000",
-        kafka__client__rack="r1",
-    )
-    assert options.client.request_timeout_ms == 1000
-    assert options.client.call_timeout_ms == 2000
-    assert options.client.retry_backoff_ms == 3
-    assert options.reader.isolation == "read_committed"
-    assert options.reader.fetch_bytes_max == 1_000_000
-    assert options.reader.partition_bytes_max == 50_000
-    assert options.reader.rack == "r1"
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("request.timeout.ms", "request_timeout_ms"),
+        ("default.api.timeout.ms", "call_timeout_ms"),
+        ("socket.connection.setup.timeout.ms", "connect_timeout_ms"),
+        ("retry.backoff.ms", "retry_backoff_ms"),
+        ("retry.backoff.max.ms", "retry_backoff_ms_max"),
+        ("metadata.max.age.ms", "metadata_age_ms_max"),
+        ("connections.max.idle.ms", "connection_idle_ms_max"),
+    ],
+)
+def test_times_of_kafka_reach_the_client(name: str, ours: str) -> None:
+    assert getattr(connection({**BASE, f"kafka.{name}": "1234"}), ours) == 1234
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "value"),
+    [
+        ("fetch.min.bytes", "fetch_bytes_min", "7"),
+        ("fetch.max.wait.ms", "fetch_wait_ms_max", "70"),
+        ("fetch.max.bytes", "fetch_bytes_max", "1000000"),
+        ("max.partition.fetch.bytes", "partition_bytes_max", "50000"),
+        ("isolation.level", "isolation", "read_committed"),
+        ("client.rack", "rack", "r1"),
+    ],
+)
+def test_what_a_fetch_asks_for_is_set_by_kafkas_names(name: str, ours: str, value: str) -> None:
+    given = {**BASE, "subscribe": "t", f"kafka.{name}": value}
+    assert str(getattr(source_options(given, streaming=False).reader, ours)) == value
 
 
 @pytest.mark.parametrize(
@@ -292,6 +305,24 @@ def test_tls_is_set_by_pem_files(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (tls.ca_file, tls.certificate_file, tls.key_password) == ("/ca.pem", "/me.pem", "hush")
     assert not tls.check_hostname
     assert "hush" not in repr(settings)
+
+
+def test_certificate_and_key_may_be_two_files() -> None:
+    settings = connection(
+        {
+            **BASE,
+            "kafka.security.protocol": "SSL",
+            "kafka.ssl.ca.location": "/ca.pem",
+            "kafka.ssl.certificate.location": "/me.pem",
+            "kafka.ssl.key.location": "/key.pem",
+            "kafka.ssl.keystore.type": "PEM",
+        }
+    )
+    assert settings.security is not None
+    tls = settings.security.tls
+    assert tls is not None
+    assert (tls.ca_file, tls.certificate_file) == ("/ca.pem", "/me.pem")
+    assert (tls.key_file, tls.check_hostname) == ("/key.pem", True)
 
 
 def test_security_that_cannot_be_had_is_refused() -> None:
