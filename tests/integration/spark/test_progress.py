@@ -118,7 +118,9 @@ def test_a_query_that_fails_is_told_of(
     finally:
         watching.close()
     assert found["failures_total", "broken"] == 1
-    assert capsys.readouterr().err.startswith("broken: failed: ")
+    start, end = capsys.readouterr().err.splitlines()
+    assert start == "broken: started"
+    assert end.startswith("broken: failed: ")
 
 
 def test_the_guide_for_watching_does_what_it_says(

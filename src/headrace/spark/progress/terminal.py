@@ -18,6 +18,8 @@ _BARS = "▁▂▃▄▅▆▇█"
 class Screen(Protocol):
     """Something that shows batches as they end."""
 
+    def started(self, query: str) -> None: ...
+
     def show(self, progress: Progress) -> None: ...
 
     def ended(self, query: str, error: str | None) -> None: ...
@@ -38,6 +40,9 @@ class Lines:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+
+    def started(self, query: str) -> None:
+        self._say(f"{query}: started")
 
     def show(self, progress: Progress) -> None:
         self._say(line(progress))
@@ -89,6 +94,11 @@ class LiveTable:
         self._live = Live(console=console, auto_refresh=False)
         self._live.start()
 
+    def started(self, query: str) -> None:
+        with self._lock:
+            self._rows.setdefault(query, _Row()).end = None
+            self._draw()
+
     def show(self, progress: Progress) -> None:
         with self._lock:
             row = self._rows.setdefault(progress.query, _Row())
@@ -117,7 +127,7 @@ def draw(rows: dict[str, _Row]) -> "Table":
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("query", overflow="fold")
-    for name in ("batch", "rows", "rows/s", "batch time", "lag", "state"):
+    for name in ("batch", "rows", "rows/s", "batch time", "waited", "lag", "state"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("rows/s of late", no_wrap=True)
     for query, row in sorted(rows.items()):
@@ -126,7 +136,7 @@ def draw(rows: dict[str, _Row]) -> "Table":
             named.append(f" {row.end}", "red" if row.end.startswith("failed") else "dim")
         last = row.last
         if last is None:
-            table.add_row(named, *["-"] * 6)
+            table.add_row(named, *["-"] * 7)
             continue
         lag = last.lag_sum
         table.add_row(
@@ -135,13 +145,16 @@ def draw(rows: dict[str, _Row]) -> "Table":
             whole(row.rows),
             rate(last.rows_per_second),
             duration(last.batch_ms),
+            whole(sum(last.lag_before.values()) if last.lag_before else None),
             Text(whole(lag), "yellow" if lag else ""),
             f"{whole(last.state_rows)} rows" if last.state_rows else "-",
             Text(spark_line(row.recent), "cyan"),
         )
         if len(last.lag) > 1:
             for topic, each in sorted(last.lag.items()):
-                table.add_row(Text(f"  {topic}", "dim"), "", "", "", "", Text(whole(each), "dim"))
+                before = last.lag_before.get(topic)
+                cells = [*[""] * 4, whole(before), whole(each)]
+                table.add_row(Text(f"  {topic}"), *cells, style="dim")
     return table
 
 

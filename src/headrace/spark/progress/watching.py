@@ -155,6 +155,8 @@ class Watching:
             if self._is_watched(name):
                 self._running[query_id] = name
                 self._counters.started(name)
+                if self._screen is not None:
+                    self._screen.started(name)
 
     def progressed(self, told: dict[str, Any]) -> None:
         progress = from_spark(told, self._since)

@@ -22,12 +22,14 @@ def test_where_no_terminal_is_each_batch_is_a_line() -> None:
     stream = io.StringIO()
     screen = open_screen(stream)
     assert isinstance(screen, Lines)
+    screen.started("clicks-topic")
     screen.show(batch(0))
     screen.show(batch(1))
     screen.ended("clicks-topic", None)
     screen.ended("clicks-delta", "\nBoom: no such table\n\tat java.lang")
     screen.close()
-    first, second, *ends = stream.getvalue().splitlines()
+    start, first, second, *ends = stream.getvalue().splitlines()
+    assert start == "clicks-topic: started"
     assert (first, second) == (line(batch(0)), line(batch(1)))
     assert ends == ["clicks-topic: ended", "clicks-delta: failed: Boom: no such table"]
 
@@ -36,8 +38,18 @@ def test_a_terminal_has_a_table_with_a_row_per_query() -> None:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=120, color_system=None)
     screen = LiveTable(console)
+    screen.started("clicks-topic")
+    assert stream.getvalue().split()[-8:] == ["clicks-topic", *["-"] * 7]
     screen.show(batch(0, rows=100))
-    screen.show(batch(1, rows=900, rows_per_second=1800.0, lag={"a": 1000, "b": 234}))
+    screen.show(
+        batch(
+            1,
+            rows=900,
+            rows_per_second=1800.0,
+            lag={"a": 1000, "b": 234},
+            lag_before={"a": 1500, "b": 634},
+        )
+    )
     screen.show(batch(0, query="clicks-delta", lag={}, state_rows=77))
     screen.ended("clicks-delta", "Boom: x")
     screen.close()
@@ -46,8 +58,8 @@ def test_a_terminal_has_a_table_with_a_row_per_query() -> None:
     delta, topic, a, b = [each.split() for each in last.splitlines()[2:6]]
     assert delta[:4] == ["clicks-delta", "failed:", "Boom:", "x"]
     assert delta[-3:-1] == ["77", "rows"]
-    assert topic[:7] == ["clicks-topic", "1", "1,000", "1,800", "500", "ms", "1,234"]
-    assert (a, b) == (["a", "1,000"], ["b", "234"])
+    assert topic[:8] == ["clicks-topic", "1", "1,000", "1,800", "500", "ms", "2,134", "1,234"]
+    assert (a, b) == (["a", "1,500", "1,000"], ["b", "634", "234"])
 
 
 def test_the_course_of_late_is_drawn_against_its_highest() -> None:
