@@ -74,7 +74,9 @@ class Stage:
 
     def run(self, name: str) -> None:
         """The pipeline over what is in its topics now."""
-        run = self.pipeline(name).start(self.spark, once=True)
+        pipeline = self.pipeline(name)
+        assert pipeline.check(self.spark) == []
+        run = pipeline.start(self.spark, once=True)
         try:
             assert run.wait(PATIENCE_SECONDS)
         finally:
@@ -298,6 +300,70 @@ def test_sessions_tell_every_visit_once_it_is_over(stage: Stage) -> None:
     )
     assert found == visits([*morning, *later], timedelta(minutes=30))
     assert 0 < early < found.total()  # told as they end, not all in the end
+
+
+def change(op: str, before: Json | None, after: Json | None) -> Sent:
+    known = after or before or {}
+    envelope = {"before": before, "after": after, "op": op, "ts_ms": 1, "source": {"lsn": 4}}
+    key = json.dumps({"id": known["id"]}).encode()
+    return Sent(key, json.dumps(envelope).encode())
+
+
+def changes(count: int, seed: int) -> tuple[list[Sent], dict[int, Json]]:
+    """A history of a small table, and how the table is in the end."""
+    draw = random.Random(seed)
+    table: dict[int, Json] = {}
+    history: list[Sent] = []
+    for number in range(count):
+        key = draw.randrange(12)
+        row = {"id": key, "name": f"name {number}", "email": draw.choice([None, f"{number}@x"])}
+        if key not in table:
+            history.append(change(draw.choice("cr"), None, row))
+            table[key] = row
+        elif draw.random() < 0.35:
+            history.append(change("d", table.pop(key), None))
+            history.append(Sent(history[-1].key, None))  # the tombstone that compaction wants
+        else:
+            history.append(change("u", table[key], row))
+            table[key] = row
+    return history, table
+
+
+def test_cdc_upsert_ends_as_the_database_is(stage: Stage) -> None:
+    stage.create("shop.public.customers", partitions=3)
+    stage.create("shop.public.customers.bad")
+    history, table = changes(200, seed=7)
+    for part in (history[:120], history[120:]):
+        stage.send("shop.public.customers", part)
+        stage.run("cdc-upsert")
+    names = ("id", "name", "email")
+    found = [{name: row[name] for name in names} for row in stage.table("customers")]
+    assert in_order(found, "id") == in_order(list(table.values()), "id")
+    assert 0 < len(table) < 12
+    assert records(stage.client, "shop.public.customers.bad") == []
+
+
+def test_backfill_counts_the_range_it_is_given_and_only_once(stage: Stage) -> None:
+    stage.create("clicks", partitions=2)
+    stage.create("clicks.bad")
+    hour = timedelta(hours=1)
+    sent = sorted(clicks(200, seed=8, minutes=600), key=lambda each: each.at)
+    stage.send("clicks", sent)
+    pipeline = stage.pipeline("backfill")
+    for _ in range(2):
+        pipeline.backfill(stage.spark, since=NOON + 2 * hour, until=NOON + 5 * hour)
+    wanted = [each for each in sent if NOON + 2 * hour <= each.at < NOON + 5 * hour]
+    rows = stage.table("sales-by-hour")
+    found = {(row["hour"], row["item"]): (row["clicks"], row["sales"]) for row in rows}
+    assert len(rows) == len(found)
+    assert found == counts(wanted, hour)
+    pipeline.backfill(stage.spark, since=NOON + 5 * hour, until=NOON + 7 * hour)
+    wanted = [each for each in sent if NOON + 2 * hour <= each.at < NOON + 7 * hour]
+    found = {
+        (row["hour"], row["item"]): (row["clicks"], row["sales"])
+        for row in stage.table("sales-by-hour")
+    }
+    assert found == counts(wanted, hour)
 
 
 def test_enrich_adds_what_the_table_knows_of_each_item(stage: Stage) -> None:
