@@ -43,8 +43,7 @@ class History:
             self._rewrite(self._path)
 
     def _load(self, path: Path) -> None:
-        if not path.exists():
-            return
+        self._append(path, b"")  # refuses now where nothing can be written later
         text = path.read_text(errors="replace")
         lines = text.splitlines()
         found = [progress for line in lines if (progress := from_line(line)) is not None]

@@ -1,8 +1,10 @@
 """Progress for Prometheus: counted as batches end, told at `/metrics` of a small HTTP server."""
 
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
 from typing import Final
 
 from headrace.core.errors import InvalidConfig
@@ -148,18 +150,28 @@ def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
+class _Server(ThreadingTCPServer):
+    # Not the standard library's HTTPServer, which asks DNS for the name of its own address.
+    allow_reuse_address = True
+    daemon_threads = True
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
 class MetricsServer:
     """Answers `GET /metrics` on threads of its own until it is closed."""
 
     def __init__(self, address: str, counters: Counters) -> None:
-        place = _place(address)
+        host, port = _place(address)
+        kind = _Server6 if ":" in host else _Server
         try:
-            self._server = ThreadingHTTPServer(place, _handler(counters))
+            self._server = kind((host, port), _handler(counters))
         except OSError as error:
             raise InvalidConfig(
-                f"metrics: cannot listen on {place[0]}:{place[1]}: {error.strerror or error}"
+                f"metrics: cannot listen on {_joined(host, port)}: {error.strerror or error}"
             ) from error
-        self._server.daemon_threads = True
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="pipeline-metrics", daemon=True
         )
@@ -168,12 +180,16 @@ class MetricsServer:
     @property
     def address(self) -> str:
         host, port = self._server.server_address[:2]
-        return f"{host!s}:{port}"
+        return _joined(str(host), port)
 
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _place(address: str) -> tuple[str, int]:

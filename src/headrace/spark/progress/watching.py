@@ -4,7 +4,8 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -50,7 +51,12 @@ def watch(
     """
     if report is not None and report.suffix not in FORMATS:
         raise InvalidConfig(f"report: {report} must end in {' or '.join(FORMATS)}")
-    watching = Watching(names=names, report=report, title=title)
+    if report is not None and report.is_dir():
+        raise InvalidConfig(f"report: {report} is a directory")
+    try:
+        watching = Watching(names=names, report=report, title=title)
+    except OSError as error:
+        raise InvalidConfig(f"report: cannot write beside {report}: {error}") from error
     try:
         watching.open(spark, metrics=metrics, terminal=terminal)
     except BaseException:
@@ -132,8 +138,9 @@ class Watching:
         if self._server is not None:
             self._server.close()
             self._server = None
-        with self._changed:
-            self._write_report(now=True)
+        if listener is not None:
+            with self._changed:
+                self._write_report(now=True)
 
     def _hear_the_last(self, spark: SparkSession) -> None:
         """Spark tells of batches some time after they ended: wait for the end of each query."""
@@ -203,19 +210,27 @@ class Watching:
 
 
 class Listener(StreamingQueryListener):
-    """Takes Spark's events to plain calls; whatever goes wrong here is no matter of Spark's."""
+    """Takes Spark's events to plain calls; what goes wrong there must not reach the query."""
 
     def __init__(self, watching: Watching) -> None:
         self._watching = watching
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802, as Spark names it
-        self._watching.started(str(event.id), event.name or str(event.id))
+        with _kept_from_spark():
+            self._watching.started(str(event.id), event.name or str(event.id))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        try:
+        with _kept_from_spark():
             self._watching.progressed(json.loads(event.progress.json))
-        except Exception:
-            logger.exception("progress was not understood")
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        self._watching.terminated(str(event.id), event.exception)
+        with _kept_from_spark():
+            self._watching.terminated(str(event.id), event.exception)
+
+
+@contextmanager
+def _kept_from_spark() -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        logger.exception("progress was not shown")

@@ -58,6 +58,7 @@ def test_the_file_does_not_grow_without_end(tmp_path: Path) -> None:
 def test_a_batch_is_kept_in_memory_when_the_disk_refuses_it(tmp_path: Path) -> None:
     path = tmp_path / "clicks.jsonl"
     history = History(path)
+    path.unlink()
     path.mkdir()
     with pytest.raises(OSError, match="directory"):
         history.add(batch(0))

@@ -49,8 +49,7 @@ def server(counters: Counters) -> Iterator[MetricsServer]:
 
 
 def ask(server: MetricsServer, path: str) -> tuple[int, str, str]:
-    host, port = server.address.split(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    connection = http.client.HTTPConnection(server.address, timeout=10)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -127,6 +126,19 @@ def test_a_port_alone_is_of_this_machine_only(counters: Counters) -> None:
     for address in ("0", ":0"):
         server = MetricsServer(address, counters)
         assert server.address.startswith("127.0.0.1:")
+        server.close()
+
+
+def test_an_address_may_be_one_of_ipv6(counters: Counters) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    server = MetricsServer("[::1]:0", counters)
+    try:
+        assert server.address.startswith("[::1]:")
+        assert ask(server, "/metrics")[0] == 200
+    finally:
         server.close()
 
 

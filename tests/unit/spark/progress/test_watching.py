@@ -1,5 +1,7 @@
 """Who hears of a batch, when the report is written, and what is waited for in the end."""
 
+import io
+import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,6 +110,7 @@ def test_a_history_that_cannot_be_written_does_not_stop_the_query(
     streams: Streams, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with watched(streams, report=tmp_path / "clicks.html") as watching:
+        (tmp_path / "clicks.jsonl").unlink()
         (tmp_path / "clicks.jsonl").mkdir()
         streams.progress(batchId=6)
         streams.end()
@@ -201,6 +204,40 @@ def test_the_report_is_written_again_after_a_while(streams: Streams, tmp_path: P
 def test_a_report_of_another_kind_is_refused(streams: Streams, tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"a.png must end in .html or .svg"):
         watched(streams, report=tmp_path / "a.png")
+
+
+def test_a_report_that_cannot_be_written_is_refused(streams: Streams, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidConfig, match="report: cannot write beside"):
+        watched(streams, report=tmp_path / "file" / "a.html")
+    (tmp_path / "b.html").mkdir()
+    with pytest.raises(InvalidConfig, match=r"b.html is a directory"):
+        watched(streams, report=tmp_path / "b.html")
+
+
+def test_what_was_refused_leaves_the_report_of_others_alone(
+    streams: Streams, tmp_path: Path
+) -> None:
+    report = tmp_path / "a.html"
+    with pytest.raises(InvalidConfig, match="metrics"):
+        watched(streams, report=report, metrics="nonsense")
+    assert not report.exists()
+
+
+def test_a_screen_that_is_gone_stops_no_query(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError(f"nobody reads {text!r}")
+
+    monkeypatch.setattr(sys, "stderr", Closed())
+    with watched(streams, terminal=True) as watching:
+        streams.start()
+        streams.progress(batchId=7)
+        streams.end()
+    assert [each.batch for each in watching.history] == [7]
+    assert "progress was not shown" in caplog.text
 
 
 def test_an_address_that_is_taken_leaves_nothing_behind(streams: Streams) -> None:
