@@ -153,7 +153,7 @@ def test_a_stateful_step_remembers_across_batches_and_restarts(
     spark: SparkSession, client: Client, topic: str, written: Written
 ) -> None:
     step = {"function": "steps.py:Total", "by": ["item"], "schema": "item string, total double"}
-    written.step(stateful={**step, "mode": "update"})
+    written.step(stateful=step)
     written.table(upsert={"on": ["item"], "newest_by": ["total"]})
     send(client, topic, clicks([1, 4]))
     written.run(spark)

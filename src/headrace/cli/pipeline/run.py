@@ -64,13 +64,14 @@ def run(
 ) -> None:
     """Run a pipeline until it is stopped (Ctrl-C, SIGTERM), or with --once until it is done.
 
-    It goes on where its checkpoint ends. Exit code 0 when it was stopped or is done, 1 when a
-    query failed; the others are then stopped too.
+    It goes on where its checkpoint ends. Exit code 0 when it was stopped or is done, 1 when the
+    file is wrong or a query failed (the others are then stopped too), 3 when no broker answers.
     """
     require_spark()
     from headrace.spark.progress import watch
 
     pipeline = loaded(file, settings)
+    pipeline.require_broker(servers)
     with stopping() as stop:
         spark = spark_for(pipeline, master)
         try:

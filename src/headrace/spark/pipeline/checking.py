@@ -1,17 +1,17 @@
 """Whether a pipeline would run: topics, options, SQL and columns, with no record read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.client import Client
+from headrace.client import Client, ClientSettings
 from headrace.core.errors import HeadraceError
 from headrace.spark import upsert
 from headrace.spark.lake import table_options as check_table
 from headrace.spark.options import source_options
 from headrace.spark.pipeline.checkpoints import refuse_lost
-from headrace.spark.pipeline.compiling import streaming_program
+from headrace.spark.pipeline.compiling import connection_of, streaming_program
 from headrace.spark.pipeline.document import Findings, Place
 from headrace.spark.pipeline.frames import (
     check_schema,
@@ -21,7 +21,7 @@ from headrace.spark.pipeline.frames import (
     without_traces,
 )
 from headrace.spark.pipeline.model import Delta, Parquet, Sink, Spec, Topic
-from headrace.spark.pipeline.rules import output_mode, refuse_end
+from headrace.spark.pipeline.rules import ONE_TEXT, output_mode, refuse_end
 from headrace.spark.pipeline.targets import table_options, topic_options, upsert_options
 from headrace.spark.sink_options import topic_sink_options
 
@@ -31,34 +31,51 @@ def check_topics(spec: Spec, servers: str, findings: Findings) -> None:
     source = spec.source
     given = {**dict(source.options), **dict(source.starting), "kafka.bootstrap.servers": servers}
     chosen = source_options(given, streaming=True)
-    try:
-        with Client(chosen.client) as client:
-            client.connect()
-            topics = client.admin.list_topics(internal=True)
-    except HeadraceError as error:
-        findings.add(spec.place_of("bootstrap_servers"), f"no broker answers: {error}")
+    there = _topics(chosen.client, spec.place_of("bootstrap_servers"), findings)
+    if there is None:
         return
-    there = {each.name: len(each.partitions) for each in topics}
-    for topic, place in _named_topics(spec, chosen.subscription.topics):
-        if topic not in there:
-            findings.add(
-                place, f"the topic {topic} does not exist: `headrace topic create {topic}` makes it"
-            )
+    for topic, place in _topics_beside(spec, chosen.subscription.topics):
+        _require(topic, place, there, findings)
     for part in chosen.subscription.partitions:
         if part.partition >= there.get(part.topic, 0):
             findings.add(source.place_of_option("assign"), f"there is no partition {part}")
+    for sink in spec.sinks:
+        if isinstance(sink.target, Topic):
+            options = topic_options(sink.target, connection_of(spec, sink, servers))
+            reached = there
+            if options["kafka.bootstrap.servers"] != servers:
+                settings = topic_sink_options(options, ONE_TEXT).client
+                reached = _topics(settings, sink.place, findings) or {sink.target.topic: 1}
+            _require(sink.target.topic, sink.place, reached, findings)
     if not findings.problems:
         refuse_lost(spec, servers, findings)
 
 
-def _named_topics(spec: Spec, read: tuple[str, ...]) -> Iterator[tuple[str, Place]]:
+def _topics(settings: ClientSettings, place: Place, findings: Findings) -> dict[str, int] | None:
+    """Topics with how many partitions they have, or None where no broker answers."""
+    try:
+        with Client(settings) as client:
+            client.connect()
+            found = client.admin.list_topics(internal=True)
+    except HeadraceError as error:
+        findings.add(place, f"no broker answers: {error}")
+        return None
+    return {each.name: len(each.partitions) for each in found}
+
+
+def _require(topic: str, place: Place, there: dict[str, int], findings: Findings) -> None:
+    if topic not in there:
+        findings.add(
+            place, f"the topic {topic} does not exist: `headrace topic create {topic}` makes it"
+        )
+
+
+def _topics_beside(spec: Spec, read: tuple[str, ...]) -> Iterator[tuple[str, Place]]:
+    """Those that are read, and that of dead letters."""
     for topic in read:
         yield topic, spec.source.place_of_option("subscribe")
     if spec.dead_letter_topic is not None:
         yield spec.dead_letter_topic, spec.place_of("on_bad_record")
-    for sink in spec.sinks:
-        if isinstance(sink.target, Topic):
-            yield sink.target.topic, sink.place
 
 
 def check_frames(spec: Spec, spark: SparkSession, servers: str, findings: Findings) -> None:
@@ -76,7 +93,7 @@ def check_frames(spec: Spec, spark: SparkSession, servers: str, findings: Findin
             try:
                 with without_traces():
                     _check_mode(sink, spark, frame)
-                    _check_columns(sink, frame, servers)
+                    _check_columns(sink, frame, connection_of(spec, sink, servers))
             except (PySparkException, HeadraceError) as error:
                 findings.add(sink.place, reason(error))
 
@@ -92,10 +109,10 @@ def _check_mode(sink: Sink, spark: SparkSession, frame: DataFrame) -> None:
     checker.checkForStreaming(analyzed, mode)
 
 
-def _check_columns(sink: Sink, frame: DataFrame, servers: str) -> None:
+def _check_columns(sink: Sink, frame: DataFrame, connection: Mapping[str, str]) -> None:
     match sink.target:
         case Topic() as target:
-            topic_sink_options(topic_options(target, servers), frame.schema)
+            topic_sink_options(topic_options(target, connection), frame.schema)
         case Delta(upsert=None) as target:
             overwrite = target.mode == "complete"
             check_table(table_options(target), frame.schema, overwrite=overwrite)

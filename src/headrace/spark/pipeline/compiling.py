@@ -13,13 +13,16 @@ from typing import Final
 from headrace.spark.options import ERROR
 from headrace.spark.pipeline.calls import Call, Expression, Get, Name, call, with_options
 from headrace.spark.pipeline.document import Place
-from headrace.spark.pipeline.model import Pairs, Sink, Source, Spec, Sql
+from headrace.spark.pipeline.model import Pairs, Sink, Source, Spec, Sql, Topic
+from headrace.spark.pipeline.rules import output_mode
 from headrace.spark.pipeline.steps import SPARK, Frames, step_calls
 from headrace.spark.pipeline.targets import batch_writer, prepared, stream_writer
 from headrace.spark.pipeline.value_columns import record_columns
 
 # Options of the source that a batch has no use for.
 STREAM_OPTIONS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+# Options of the source that its sinks need too, to be let in by the same brokers.
+_SHARED: Final = ("kafka.security.", "kafka.ssl.")
 # Names that a program has already.
 _TAKEN: Final = ("spark", "F", "table", "query", "session", "upsert")
 
@@ -47,12 +50,12 @@ class Program:
 
 def streaming_program(spec: Spec, sink: Sink, servers: str, *, once: bool = False) -> Program:
     """The sink's streaming query, all but its start."""
-    frames = Frames(streaming=True, name=variable(spec, sink))
+    frames = Frames(streaming=True, name=variable(spec, sink), mode=output_mode(sink))
     options = _source_options(spec, sink, servers, spec.source.starting)
     if spec.source.commit_group is not None:
         options["commitGroup"] = group_of(spec, sink)
     lines = _frame_lines(spec, sink, frames, Get(SPARK, "readStream"), options)
-    written = stream_writer(sink, Name(frames.name), servers)
+    written = stream_writer(sink, Name(frames.name), connection_of(spec, sink, servers))
     written = call(written, "queryName", spec.query_name(sink))
     written = call(written, "option", "checkpointLocation", spec.checkpoint_of(sink))
     if once or spec.once:
@@ -72,8 +75,17 @@ def batch_program(
     for name in STREAM_OPTIONS:
         options.pop(name, None)
     lines = _frame_lines(spec, sink, frames, Get(SPARK, "read"), options)
-    write = batch_writer(sink, Name(frames.name), servers, once_as)
+    write = batch_writer(sink, Name(frames.name), connection_of(spec, sink, servers), once_as)
     return Program(sink, frames.name, lines, Line(None, write, sink.place))
+
+
+def connection_of(spec: Spec, sink: Sink, servers: str) -> dict[str, str]:
+    """How a topic sink reaches its brokers: as the source does, unless it names others."""
+    own = dict(sink.target.options) if isinstance(sink.target, Topic) else {}
+    if "kafka.bootstrap.servers" in own:
+        return {}
+    shared = {name: text for name, text in spec.source.options if name.startswith(_SHARED)}
+    return {"kafka.bootstrap.servers": servers, **shared}
 
 
 def variable(spec: Spec, sink: Sink) -> str:

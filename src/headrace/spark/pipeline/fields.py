@@ -30,9 +30,10 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A mapping of the file, under the name that messages and the guide use."""
+    """A mapping of the file, under the names that messages and the guide use."""
 
     name: str
+    title: str
     keys: tuple[Key, ...]
 
     @property
@@ -191,7 +192,7 @@ def only_one(
     fields: Fields, names: tuple[str, ...], why: str, *, needed: bool = True
 ) -> str | None:
     """Which of several keys is given; exactly one of them may be."""
-    given = [name for name in names if fields.has(name)]
+    given = sorted((name for name in names if fields.has(name)), key=fields.place_of)
     if len(given) == 1:
         return given[0]
     if given:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, as all the world calls it
 from pyspark.sql.types import StructType
 
-from headrace.core.errors import HeadraceError, InvalidConfig
+from headrace.core.errors import InvalidConfig
 from headrace.spark import upsert
 from headrace.spark.pipeline.calls import done
 from headrace.spark.pipeline.compiling import Line, Program
@@ -58,7 +58,7 @@ def _do(line: Line, names: dict[str, Any], findings: Findings) -> bool:
     """Carry out a line; one that fails but would not change the columns is passed over."""
     try:
         result = done(line.value, names)
-    except (PySparkException, HeadraceError) as error:
+    except Exception as error:  # whatever a step of the user's raises is about that step
         findings.add(_place(line, error), reason(error))
         return line.keeps_columns
     if line.target is not None:

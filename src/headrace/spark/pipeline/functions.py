@@ -21,20 +21,34 @@ def load_function(where: str) -> Any:
     """
     source, _, name = where.rpartition(":")
     module = _from_file(Path(source)) if source.endswith(".py") else _imported(source)
-    try:
-        return getattr(module, name)
-    except AttributeError:
-        raise InvalidConfig(f"{source} has no {name!r}") from None
+    found = getattr(module, name, None)
+    if found is None:
+        raise InvalidConfig(f"{source} has no {name!r}")
+    if not callable(found):
+        raise InvalidConfig(f"{where} cannot be called: it is no function and no class")
+    return found
 
 
 def load_processor(where: str) -> Any:
     """An instance of a StatefulProcessor."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+    _require_protobuf()
     found = load_function(where)
     if not (isinstance(found, type) and issubclass(found, StatefulProcessor)):
         raise InvalidConfig(f"{where} is not a subclass of pyspark's StatefulProcessor")
     return found()
+
+
+def _require_protobuf() -> None:
+    """Spark's Python workers talk about state by it, and pyspark does not bring it along."""
+    try:
+        importlib.import_module("google.protobuf")
+    except ModuleNotFoundError as error:
+        raise InvalidConfig(
+            "a stateful step needs the package protobuf, here and on the executors",
+            hint="pip install protobuf",
+        ) from error
 
 
 def _imported(name: str) -> ModuleType:

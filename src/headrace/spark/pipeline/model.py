@@ -122,7 +122,6 @@ class Stateful:
     function: str
     by: tuple[str, ...]
     schema: str
-    mode: Literal["append", "update"]
     timers: Timers
     time: str | None
     watermark: str | None

@@ -61,6 +61,16 @@ class Pipeline:
             check_frames(self.spec, spark, servers, findings)
         return findings.problems
 
+    def require_broker(self, bootstrap_servers: str | None = None) -> None:
+        """Raise BrokerUnreachable at once where no broker answers: Spark would try for long."""
+        from headrace.client import Client
+        from headrace.spark.options import source_options
+
+        options = {**dict(self.spec.source.options), **dict(self.spec.source.starting)}
+        options["kafka.bootstrap.servers"] = self._servers(bootstrap_servers)
+        with Client(source_options(options, streaming=True).client) as client:
+            client.connect()
+
     def start(
         self, spark: "SparkSession", once: bool = False, bootstrap_servers: str | None = None
     ) -> "Run":

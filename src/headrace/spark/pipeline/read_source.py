@@ -58,9 +58,9 @@ def read_source(fields: Fields) -> Source:
     put("valueFormat", None if value.format == "raw" else value.format, "value")
     put("valueSchema", value.schema, "value")
     put("includeHeaders", "true" if fields.flag("headers") else None, "headers")
-    for name, text in _passed_on(fields):
+    for name, text, place in _passed_on(fields):
         options[name] = text
-        places[name.lower()] = fields.place_of("options")
+        places[name.lower()] = place
     starting = _bound(fields, "from", "starting") or (("startingOffsets", "earliest"),)
     ending = _bound(fields, "to", "ending")
     for name, _ in (*starting, *ending):
@@ -103,7 +103,7 @@ def _columns(fields: Fields) -> tuple[str, ...]:
     return chosen
 
 
-def _passed_on(fields: Fields) -> Pairs:
+def _passed_on(fields: Fields) -> list[tuple[str, str, Place]]:
     node = fields.node("options")
     entries = node.entries if isinstance(node, Table) else {}
     known = {name.lower() for name in SOURCE_NAMES}
@@ -114,7 +114,7 @@ def _passed_on(fields: Fields) -> Pairs:
         elif low not in known and not low.startswith("kafka."):
             allowed = [each for each in SOURCE_NAMES if each.lower() not in _OWN]
             fields.findings.add(entry.place, unknown(name, [*allowed, "kafka.*"], "the source"))
-    return fields.pairs("options")
+    return [(name, text, entries[name].place) for name, text in fields.pairs("options")]
 
 
 def _bound(fields: Fields, key: str, side: str) -> Pairs:

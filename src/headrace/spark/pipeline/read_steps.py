@@ -139,7 +139,6 @@ def _stateful(step: Fields, place: Place, base: Path) -> Step | None:
         function=_function(fields, base),
         by=fields.texts("by"),
         schema=fields.text("schema") or "",
-        mode=fields.choice("mode", ("append", "update"), "append"),
         timers=timers,
         time=fields.text("time"),
         watermark=fields.duration("watermark"),

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from headrace.core.errors import InvalidConfig
 from headrace.spark.options import source_options
@@ -15,11 +14,8 @@ from headrace.spark.pipeline.model import Source, Spec
 from headrace.spark.pipeline.read_sinks import NAME, read_sinks
 from headrace.spark.pipeline.read_source import read_source
 from headrace.spark.pipeline.read_steps import located, read_steps
-from headrace.spark.pipeline.rules import refuse_impossible
+from headrace.spark.pipeline.rules import ANY_BROKER, refuse_impossible
 from headrace.spark.pipeline.value_columns import refuse_hidden_columns
-
-# Stands in where options are checked before it is known which broker is meant.
-_ANY_BROKER: Final = "127.0.0.1:9092"
 
 
 def read(text: str, file: str, base: Path, variables: Mapping[str, str]) -> Spec:
@@ -91,7 +87,7 @@ def _settings(fields: Fields) -> tuple[tuple[str, str], ...]:
 def _check_options(spec: Spec, findings: Findings) -> None:
     """Let the source itself judge its options; it names the one that is wrong."""
     source = spec.source
-    given = {**dict(source.options), "kafka.bootstrap.servers": _ANY_BROKER}
+    given = {**dict(source.options), "kafka.bootstrap.servers": ANY_BROKER}
     for streaming, bounds in ((True, source.starting), (False, source.ending)):
         options = {**given, **dict(bounds)}
         if not streaming:
@@ -99,7 +95,11 @@ def _check_options(spec: Spec, findings: Findings) -> None:
         try:
             source_options(options, streaming=streaming)
         except InvalidConfig as error:
-            named = [name for name in options if name in str(error)]
-            place = source.place_of_option(max(named, key=len)) if named else source.place
-            findings.add(place, str(error))
+            findings.add(source.place_of_option(_named(str(error), options)), str(error))
             return
+
+
+def _named(message: str, options: Mapping[str, str]) -> str:
+    """The option that a message is about: what is allowed instead comes later in it."""
+    found = [name for name in options if name in message]
+    return min(found, key=lambda name: (message.index(name), -len(name)), default="")

@@ -1,5 +1,11 @@
 """What cannot work whatever the data is, told before Spark is started."""
 
+from typing import Final
+
+from pyspark.sql.types import StringType, StructType
+
+from headrace.core.errors import InvalidConfig
+from headrace.spark.delta_table import local_path
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.model import (
     Console,
@@ -13,6 +19,12 @@ from headrace.spark.pipeline.model import (
     Topic,
     Window,
 )
+from headrace.spark.sink_options import topic_sink_options
+
+# Stands in where options are checked before it is known which broker is meant.
+ANY_BROKER: Final = "127.0.0.1:9092"
+# Rows as a topic takes them: enough to check options by.
+ONE_TEXT: Final = StructType().add("value", StringType())
 
 
 def refuse_impossible(spec: Spec, findings: Findings) -> None:
@@ -22,12 +34,25 @@ def refuse_impossible(spec: Spec, findings: Findings) -> None:
         steps = spec.steps_of(sink)
         _check_watermarks(steps, findings)
         _check_mode(sink, steps, findings)
+        _check_target(sink, findings)
         if isinstance(sink.target, Delta | Parquet):
             other = paths.setdefault(sink.target.path, sink)
             if other is not sink:
                 findings.add(
                     sink.place, f"the sink of line {other.place.line} writes to this path too"
                 )
+
+
+def _check_target(sink: Sink, findings: Findings) -> None:
+    """Let the sink itself judge its options."""
+    try:
+        if isinstance(sink.target, Topic):
+            given = {"kafka.bootstrap.servers": ANY_BROKER, "topic": sink.target.topic}
+            topic_sink_options({**given, **dict(sink.target.options)}, ONE_TEXT)
+        if isinstance(sink.target, Delta):
+            local_path(sink.target.path)
+    except InvalidConfig as error:
+        findings.add(sink.place, str(error))
 
 
 def refuse_end(spec: Spec, findings: Findings) -> None:

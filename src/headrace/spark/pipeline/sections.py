@@ -6,6 +6,7 @@ from headrace.spark.pipeline.fields import Key, Section
 
 PIPELINE: Final = Section(
     "the pipeline",
+    "The pipeline",
     (
         Key(
             "name", "a name of a-z, 0-9, -, _ and .", "queries are called NAME-SINK", required=True
@@ -33,10 +34,13 @@ PIPELINE: Final = Section(
     ),
 )
 TRIGGER: Final = Section(
-    "trigger", (Key("every", "a time span", "how often a batch starts", required=True),)
+    "trigger",
+    "`trigger`",
+    (Key("every", "a time span", "how often a batch starts", required=True),),
 )
 SOURCE: Final = Section(
     "source",
+    "`source`",
     (
         Key("topics", "a list of topics", "one of topics, pattern and assign"),
         Key("pattern", "a regular expression", "topics whose whole name matches, new ones too"),
@@ -63,6 +67,7 @@ SOURCE: Final = Section(
 )
 FROM: Final = Section(
     "from",
+    "`source.from` and `source.to`",
     (
         Key(
             "timestamp", "an ISO 8601 time (UTC without a zone) or milliseconds", "a record's time"
@@ -72,6 +77,7 @@ FROM: Final = Section(
 )
 VALUE: Final = Section(
     "value",
+    "`source.value`",
     (
         Key("format", "`json`, `avro`, `string` or `raw`", "how values are decoded", "`raw`"),
         Key("schema", "columns as in SQL, or an Avro schema", "fields of json and avro"),
@@ -79,10 +85,13 @@ VALUE: Final = Section(
     ),
 )
 ON_BAD_RECORD: Final = Section(
-    "on_bad_record", (Key("dead_letter", "a topic", "where bad records are sent", required=True),)
+    "on_bad_record",
+    "`on_bad_record`",
+    (Key("dead_letter", "a topic", "where bad records are sent", required=True),),
 )
 STEP: Final = Section(
     "a step",
+    "A step: one of",
     (
         Key("filter", "a condition in SQL", "rows for which it is true"),
         Key("select", "a list of expressions in SQL", "the columns, as in `SELECT`"),
@@ -96,6 +105,7 @@ STEP: Final = Section(
 )
 WINDOW: Final = Section(
     "window",
+    "`window`",
     (
         Key("time", "a timestamp column", "the time of a row", required=True),
         Key("size", "a time span", "length of a window; one of size and session"),
@@ -108,6 +118,7 @@ WINDOW: Final = Section(
 )
 DEDUP: Final = Section(
     "dedup",
+    "`dedup`",
     (
         Key("by", "a list of columns", "rows alike in these are one", required=True),
         Key("time", "a timestamp column", "the time of a row", required=True),
@@ -116,6 +127,7 @@ DEDUP: Final = Section(
 )
 JOIN: Final = Section(
     "join",
+    "`join`",
     (
         Key("table", "a mapping", "what to join with, as it is at the start", required=True),
         Key("on", "a list of columns", "columns that both sides have", required=True),
@@ -124,6 +136,7 @@ JOIN: Final = Section(
 )
 TABLE: Final = Section(
     "table",
+    "`join.table`",
     (
         Key("format", "`parquet`, `csv`, `delta` or `json`", "of its files", required=True),
         Key("path", "a path", "where it is", required=True),
@@ -132,6 +145,7 @@ TABLE: Final = Section(
 )
 PYTHON: Final = Section(
     "python",
+    "`python`",
     (
         Key(
             "function", "`FILE.py:NAME` or `MODULE:NAME`", "from batches to batches", required=True
@@ -141,11 +155,11 @@ PYTHON: Final = Section(
 )
 STATEFUL: Final = Section(
     "stateful",
+    "`stateful`",
     (
         Key("function", "`FILE.py:CLASS` or `MODULE:CLASS`", "a StatefulProcessor", required=True),
         Key("by", "a list of columns", "one state for each", required=True),
         Key("schema", "columns as in SQL", "of what it yields", required=True),
-        Key("mode", "`append` or `update`", "what its rows are to the sink", "`append`"),
         Key("timers", "`none`, `processing-time` or `event-time`", "which it sets", "`none`"),
         Key("time", "a timestamp column", "the time of a row, for event-time"),
         Key("watermark", "a time span", "how late rows may come, for event-time"),
@@ -153,6 +167,7 @@ STATEFUL: Final = Section(
 )
 SINK: Final = Section(
     "a sink",
+    "A sink: one of topic, delta, parquet and console",
     (
         Key("topic", "a mapping", "rows to a topic"),
         Key("delta", "a mapping", "rows to a Delta table"),
@@ -164,6 +179,7 @@ SINK: Final = Section(
 )
 TOPIC: Final = Section(
     "topic",
+    "`topic`",
     (
         Key("name", "a topic", "where rows go", required=True),
         Key(
@@ -188,6 +204,7 @@ TOPIC: Final = Section(
 )
 DELTA: Final = Section(
     "delta",
+    "`delta`",
     (
         Key("path", "a directory", "that driver and executors share", required=True),
         Key("partition_by", "a list of columns", "`date` is made of `timestamp` if there is none"),
@@ -205,6 +222,7 @@ DELTA: Final = Section(
 )
 UPSERT: Final = Section(
     "upsert",
+    "`delta.upsert`",
     (
         Key("on", "a list of columns", "the key of a row", required=True),
         Key("delete_when", "a condition in SQL", "rows that take theirs out of the table"),
@@ -214,6 +232,7 @@ UPSERT: Final = Section(
 )
 PARQUET: Final = Section(
     "parquet",
+    "`parquet`",
     (
         Key("path", "a directory", "where files go", required=True),
         Key("partition_by", "a list of columns", "directories"),
@@ -221,6 +240,7 @@ PARQUET: Final = Section(
 )
 CONSOLE: Final = Section(
     "console",
+    "`console`",
     (
         Key("rows", "a number", "how many of a batch are shown", "20"),
         Key(

@@ -29,10 +29,11 @@ _TIME_MODES: Final = {
 
 @dataclass(slots=True)
 class Frames:
-    """The frame that steps work on, batch or stream, and the watermarks that it has."""
+    """The frame that steps work on, batch or stream, its output mode, and its watermarks."""
 
     streaming: bool
-    name: str = "rows"
+    name: str
+    mode: str = "append"
     watermarks: dict[str, str] = field(default_factory=dict)
 
 
@@ -117,7 +118,7 @@ def _stateful(step: Stateful, frames: Frames) -> Call:
         named=(
             ("statefulProcessor", function("load_processor", step.function)),
             ("outputStructType", step.schema),
-            ("outputMode", step.mode.capitalize()),
+            ("outputMode", frames.mode.capitalize()),
             ("timeMode", _TIME_MODES[step.timers]),
         ),
     )

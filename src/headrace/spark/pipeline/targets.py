@@ -1,5 +1,7 @@
 """Each sink as calls on a frame, for a stream and for a batch."""
 
+from collections.abc import Mapping
+
 from headrace.spark.pipeline.calls import (
     Call,
     Expression,
@@ -11,6 +13,8 @@ from headrace.spark.pipeline.calls import (
     with_options,
 )
 from headrace.spark.pipeline.model import Console, Delta, Parquet, Sink, Target, Topic
+
+Connection = Mapping[str, str]
 
 
 def prepared(target: Target, frame: Name) -> Expression | None:
@@ -30,9 +34,9 @@ def prepared(target: Target, frame: Name) -> Expression | None:
     return call(frame, "selectExpr", *columns)
 
 
-def topic_options(target: Topic, servers: str) -> dict[str, str]:
+def topic_options(target: Topic, connection: Connection) -> dict[str, str]:
     """Options of `format("headrace")` for a topic."""
-    return {"kafka.bootstrap.servers": servers, "topic": target.topic, **dict(target.options)}
+    return {**connection, "topic": target.topic, **dict(target.options)}
 
 
 def table_options(target: Delta) -> dict[str, str]:
@@ -60,17 +64,17 @@ def upsert_options(target: Delta) -> dict[str, str]:
     return given
 
 
-def stream_writer(sink: Sink, frame: Name, servers: str) -> Call:
+def stream_writer(sink: Sink, frame: Name, connection: Connection) -> Call:
     """The sink's `writeStream`, without name, checkpoint and trigger."""
     stream = Get(frame, "writeStream")
     match sink.target:
         case Topic(mode="update") as target:
             # Spark has no update mode for sinks written in Python, except by foreachBatch.
-            write = function("each_batch", options(topic_options(target, servers)))
+            write = function("each_batch", options(topic_options(target, connection)))
             return call(call(stream, "outputMode", "update"), "foreachBatch", write)
         case Topic() as target:
             chain = call(call(stream, "outputMode", target.mode), "format", "headrace")
-            return with_options(chain, topic_options(target, servers))
+            return with_options(chain, topic_options(target, connection))
         case Delta(upsert=None) as target:
             chain = call(call(stream, "outputMode", target.mode), "format", "headrace")
             return with_options(chain, table_options(target))
@@ -87,13 +91,15 @@ def stream_writer(sink: Sink, frame: Name, servers: str) -> Call:
             return with_options(chain, {"numRows": str(target.rows), "truncate": "false"})
 
 
-def batch_writer(sink: Sink, frame: Name, servers: str, once_as: str | None) -> Call:
+def batch_writer(sink: Sink, frame: Name, connection: Connection, once_as: str | None) -> Call:
     """The same rows written as a batch; a table takes a batch of one name once."""
     batch = Get(frame, "write")
     named = {} if once_as is None else {"onceAs": once_as}
     match sink.target:
         case Topic() as target:
-            chain = with_options(call(batch, "format", "headrace"), topic_options(target, servers))
+            chain = with_options(
+                call(batch, "format", "headrace"), topic_options(target, connection)
+            )
             return call(call(chain, "mode", "append"), "save")
         case Delta(upsert=None) as target:
             given = {**table_options(target), **named}

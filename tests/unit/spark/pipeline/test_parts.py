@@ -1,0 +1,112 @@
+"""The smaller parts: fields of schemas, checkpoints on disk, functions, files of a directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headrace.core.errors import InvalidConfig
+from headrace.spark.pipeline.checkpoints import has_past, last_batch
+from headrace.spark.pipeline.functions import load_function
+from headrace.spark.pipeline.listing import pipeline_files
+from headrace.spark.pipeline.model import Value
+from headrace.spark.pipeline.read_source import milliseconds
+from headrace.spark.pipeline.value_columns import field_names
+
+
+@pytest.mark.parametrize(
+    ("schema", "names"),
+    [
+        ("a int, b string", ("a", "b")),
+        ("a: int, `b c` string not null", ("a", "b c")),
+        ("p struct<x: int, y: array<map<string, int>>>, d decimal(10, 2)", ("p", "d")),
+        ("a int COMMENT 'one, two', b int", ("a", "b")),
+        ('{"type":"struct","fields":[{"name":"x","type":"integer"}]}', ("x",)),
+    ],
+)
+def test_fields_of_a_schema_are_known_without_spark(schema: str, names: tuple[str, ...]) -> None:
+    assert field_names(Value("json", schema)) == names
+
+
+def test_fields_of_an_avro_schema_are_known() -> None:
+    schema = '{"type":"record","name":"r","fields":[{"name":"x","type":"int"}]}'
+    assert field_names(Value("avro", schema)) == ("x",)
+
+
+@pytest.mark.parametrize("schema", ["a int,", "a struct<b: int", "{}", "`a int"])
+def test_what_is_no_schema_is_refused(schema: str) -> None:
+    with pytest.raises(InvalidConfig):
+        field_names(Value("json", schema))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("2026-01-01T00:00:00Z", 1_767_225_600_000),
+        ("2026-01-01", 1_767_225_600_000),
+        ("2026-01-01T01:00:00+01:00", 1_767_225_600_000),
+        ("1767225600000", 1_767_225_600_000),
+        ("2026", None),
+        ("soon", None),
+    ],
+)
+def test_times_are_utc_unless_they_have_a_zone(text: str, found: int | None) -> None:
+    assert milliseconds(text) == found
+
+
+def test_the_last_batch_is_the_newest_that_has_ended(tmp_path: Path) -> None:
+    for directory, names in (("offsets", ("0", "9", "10", "11")), ("commits", ("0", "9", "10"))):
+        (tmp_path / directory).mkdir()
+        for name in (*names, f".{names[-1]}.crc", "metadata"):
+            (tmp_path / directory / name).touch()
+    os.utime(tmp_path / "commits" / "10", (1000, 1000))
+    found = last_batch(f"file://{tmp_path}")
+    assert found is not None
+    assert (found.number, found.at) == (10, 1000)
+
+
+def test_a_checkpoint_that_was_never_used_has_no_past(tmp_path: Path) -> None:
+    assert last_batch(str(tmp_path / "nowhere")) is None
+    assert not has_past(str(tmp_path / "nowhere"))
+    (tmp_path / "offsets").mkdir()
+    assert not has_past(str(tmp_path))
+    (tmp_path / "offsets" / "0").touch()
+    assert has_past(str(tmp_path))
+
+
+def test_a_checkpoint_elsewhere_is_taken_to_have_a_past() -> None:
+    assert has_past("hdfs://host/checkpoint")
+    assert last_batch("hdfs://host/checkpoint") is None
+
+
+def test_functions_come_from_files_and_modules(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "steps.py").write_text(f"def step(): return {name!r}\n")
+    first = load_function(f"{tmp_path}/one/steps.py:step")
+    second = load_function(f"{tmp_path}/two/steps.py:step")
+    assert (first(), second()) == ("one", "two")
+    assert load_function("os.path:join") is os.path.join
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("os:nothing", "os has no 'nothing'"),
+        ("os:sep", "os:sep cannot be called"),
+        ("no.such.module:f", "cannot import no.such.module: ModuleNotFoundError"),
+        ("/nowhere/steps.py:f", "cannot load /nowhere/steps.py: FileNotFoundError"),
+    ],
+)
+def test_functions_that_are_not_there_are_told(where: str, said: str) -> None:
+    with pytest.raises(InvalidConfig, match=said):
+        load_function(where)
+
+
+def test_pipelines_of_a_directory_are_its_yaml_files(tmp_path: Path) -> None:
+    for name in ("b.yaml", "a.yml", "c.txt"):
+        (tmp_path / name).touch()
+    found = pipeline_files([tmp_path / "b.yaml", tmp_path])
+    assert [path.name for path in found] == ["b.yaml", "a.yml"]

@@ -1,0 +1,108 @@
+"""Pipelines as Python: what `plan` prints, with no Spark started."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from headrace.core.errors import InvalidConfig
+from headrace.spark.pipeline import load
+from headrace.spark.pipeline.calls import Call, Name, Secret, assigned, call, done, written
+from tests.unit.spark.pipeline.test_reading import SMALL
+
+WHOLE = """
+name: clicks
+bootstrap_servers: broker:9092
+checkpoint: /checkpoint
+trigger: {every: 2 seconds}
+source:
+  topics: [clicks, taps]
+  from: {timestamp: "2026-01-01T00:00:00Z"}
+  value: {format: json, schema: "item int, at timestamp"}
+  commit_group: group
+  options: {kafka.security.protocol: SSL, kafka.ssl.key.password: hush}
+on_bad_record: {dead_letter: bad}
+settings: {spark.sql.shuffle.partitions: 2}
+steps:
+  - filter: item > 0
+sinks:
+  - delta: {path: /table, partition_by: [date]}
+  - topic: {name: counts, key: [window, item], mode: update}
+    name: by-item
+    steps:
+      - window: {time: at, size: 1 minute, watermark: 30 seconds, by: [item], agg: {n: count(*)}}
+"""
+
+
+def test_a_plan_is_the_program_of_all_sinks() -> None:
+    plan = load(WHOLE).plan()
+    ast.parse(plan)
+    assert plan.count('spark.readStream.format("headrace")') == 2
+    assert 'spark = session("clicks", settings={"spark.sql.shuffle.partitions": "2"})' in plan
+    assert '    .option("startingTimestamp", "1767225600000")\n' in plan
+    assert '    .trigger(processingTime="2 seconds")\n' in plan
+    assert '    .groupBy(F.window("at", "1 minute"), "item")\n' in plan
+    assert '    .queryName("clicks-by-item")\n' in plan
+    assert '    .option("checkpointLocation", "/checkpoint/by-item")\n' in plan
+    assert "\nfor query in [delta_query, by_item_query]:\n" in plan
+
+
+def test_the_first_sink_sends_dead_letters_and_the_others_leave_them_out() -> None:
+    first, second = load(WHOLE).plan().split("# clicks-by-item")
+    assert '.option("deadLetterTopic", "bad")' in first
+    assert '.where("_error IS NULL")' not in first
+    assert "deadLetterTopic" not in second
+    assert '.where("_error IS NULL")' in second
+
+
+def test_each_of_several_sinks_has_a_group() -> None:
+    plan = load(WHOLE).plan()
+    assert '.option("commitGroup", "group-delta")' in plan
+    assert '.option("commitGroup", "group-by-item")' in plan
+
+
+def test_secrets_are_not_printed_and_sinks_reach_their_brokers_as_the_source_does() -> None:
+    plan = load(WHOLE).plan()
+    assert "hush" not in plan
+    assert plan.count('"kafka.ssl.key.password", "*****"') == 2
+    assert '"kafka.security.protocol": "SSL", "kafka.ssl.key.password": "*****"' in plan
+
+
+def test_only_what_is_used_is_imported() -> None:
+    plan = load(SMALL).plan("broker:9092", once=True)
+    assert plan.startswith("from headrace.spark.session import session\n\nspark = session(")
+    assert '.option("kafka.bootstrap.servers", "broker:9092")' in plan
+    assert ".trigger(availableNow=True)" in plan
+
+
+def test_without_brokers_there_is_no_plan() -> None:
+    with pytest.raises(InvalidConfig, match="has no bootstrap_servers"):
+        load(SMALL).plan()
+
+
+def test_names_of_sinks_become_names_of_python() -> None:
+    text = (
+        SMALL
+        + "    name: 1-st\n  - console:\n    name: spark\n  - console:\n    name: sink_spark\n"
+    )
+    plan = load(text).plan("broker:9092")
+    assert "for query in [sink_1_st_query, sink_spark_query, sink_spark__query]:" in plan
+
+
+def test_other_settings_go_before_those_of_the_file() -> None:
+    pipeline = load(WHOLE).with_settings({"spark.sql.shuffle.partitions": "8", "spark.x": "y"})
+    assert pipeline.spec.spark_settings == {"spark.sql.shuffle.partitions": "8", "spark.x": "y"}
+
+
+def test_what_is_written_is_what_is_done() -> None:
+    expression = call(call(Name("text"), "replace", "a", 'b"\n'), "split", sep="b", maxsplit=1)
+    names = {"text": "xaxa"}
+    assert done(expression, names) == eval(written(expression), names)
+
+
+def test_long_calls_have_a_line_each() -> None:
+    chain: Call = call(Name("x"), "first", "a" * 50)
+    text = assigned("y", call(chain, "second", (("b", Secret("c")),), flag=True))
+    ast.parse(text)
+    assert text.splitlines()[-2] == '    .second({"b": "*****"}, flag=True)'
