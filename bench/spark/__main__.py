@@ -7,149 +7,215 @@ compare stay open, and the table says so.
 from __future__ import annotations
 
 import os
+import platform
+import shutil
+import signal
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from pyspark.sql import SparkSession
 from rich.console import Console
-from rich.table import Table
 
-from bench.spark import decoder, reads, topics, writes
-from bench.spark.reads import Side
-from bench.spark.rows import OFFICIAL, OFFICIAL_KAFKA, OURS, ROWS, Values, judge
-from tests.support import tools
-from tests.support.brokers import ApacheKafka, HeadraceProcess
-from tests.support.tools import ToolOutOfReach
+from bench.machine import look_at
+from bench.spark import decoder, reads, session, sides, topics, writes
+from bench.spark.reads import Measuring
+from bench.spark.report import Circumstances, markdown, show
+from bench.spark.rows import ROWS, Values, judge
+from bench.spark.session import Costs
+from headrace.spark.session import DEFAULT_SETTINGS, LOCAL_SETTINGS
 
-PARTS = ("decoder", "batch", "stream", "json", "tables", "write", "small", "memory")
-_OFFICIAL_FORMAT = "kafka"
+_REPORT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks-spark.md"
+# So many that enough small batches remain when the first ones are left out.
+_SMALL_ROWS = 60_000
+_SMALL_CLICKS = 30_000
+_FEW_ROWS = 180_000
+_MANY_PARTITIONS = 64
+_SMALL = reads.SmallTopics("small", "small-clicks", "few", "many")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much of everything one run does."""
+
+    name: str
+    rows: int
+    warm_rounds: int
+    rounds: int
+    starts: int
+    gigabytes: float
+
+
+FULL = Plan("full form", 3_000_000, 2, 3, 3, 5.0)
+SHORT = Plan("short form", 1_500_000, 1, 1, 1, 5.0)
+# In their order. The tests are not among the default ones: they take as long as a short run.
+PARTS = (
+    *("decoder", "start", "batch", "stream", "json", "parquet", "delta", "write", "small"),
+    *("memory", "tests"),
+)
+_WITHOUT_SESSION = {"decoder", "start", "tests"}
+_COMPARE = {"batch", "stream", "json", "parquet", "write"}
+_READ_PLAIN = {"batch", "stream", "parquet", "delta", "memory"}
+
+
+class _Progress:
+    """Says what is being done, and since when."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._begun = time.monotonic()
+        self.failed: list[str] = []
+
+    @property
+    def minutes(self) -> float:
+        return (time.monotonic() - self._begun) / 60
+
+    def part(self, name: str, work: Callable[[], None]) -> None:
+        """One part's failure must not cost the figures of the others; it is told and remembered."""
+        self._console.rule(f"{name} ({self.minutes:.1f} min)")
+        try:
+            work()
+        except Exception:
+            self._console.print_exception(max_frames=6)
+            self.failed.append(name)
 
 
 def main(
-    rows: Annotated[int, typer.Option(help="Rows of the large topics.")] = 4_000_000,
-    rounds: Annotated[int, typer.Option(help="Rounds of each measure.")] = 3,
-    gigabytes: Annotated[float, typer.Option(help="How much the memory row reads.")] = 5.0,
-    only: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(PARTS)}.")] = None,
+    short: Annotated[bool, typer.Option(help="Less of everything: about six minutes.")] = False,
+    rows: Annotated[int, typer.Option(help="Rows of the large topics; 0: as the form says.")] = 0,
+    rounds: Annotated[int, typer.Option(help="Rounds that count; 0: as the form says.")] = 0,
+    gigabytes: Annotated[float, typer.Option(help="How much the memory row reads.")] = 0,
+    only: Annotated[str, typer.Option(help=f"Of {', '.join(PARTS)}, by commas.")] = "",
+    data_dir: Annotated[Path | None, typer.Option(help="Where the brokers keep data.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Where the report goes.")] = None,
 ) -> None:
-    """Measure and print the rows."""
-    parts = set(only or PARTS)
-    if unknown := parts - set(PARTS):
-        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: choose from {', '.join(PARTS)}")
-    console = Console()
-    values = Values(console.print)
-    if "decoder" in parts:
-        decoder.measure(values, rounds)
-    if parts - {"decoder"}:
-        with ExitStack() as stack:
-            _measure_reads(stack, parts, rows, rounds, gigabytes, values)
-    show(console, values)
-
-
-def _measure_reads(
-    stack: ExitStack, parts: set[str], rows: int, rounds: int, gigabytes: float, values: Values
-) -> None:
-    scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    jars = _jars()
-    sides = _sides(stack, scratch, official=bool(jars))
-    spark = stack.enter_context(_session(scratch, jars))
-    ours = sides[0]
-    for servers in dict.fromkeys(side.servers for side in sides):
-        if parts & {"batch", "stream", "tables", "memory"}:
-            topics.fill(servers, "plain", rows, 2, topics.plain)
-        if "json" in parts:
-            topics.fill(servers, "clicks", rows, 2, topics.click)
-    if "batch" in parts:
-        reads.measure_batch(spark, sides, "plain", rows, rounds, values)
-    if "stream" in parts:
-        reads.measure_stream(spark, sides, "plain", rows, rounds, values)
-    if "json" in parts:
-        reads.measure_json(spark, sides, "clicks", rows, rounds, values)
-    if "tables" in parts:
-        writes.measure_tables(spark, sides, "plain", rows, rounds, values)
-    if "write" in parts:
-        writes.measure_write(spark, sides, rows, rounds, values)
-    if "small" in parts:
-        topics.fill(ours.servers, "small", 180_000, 2, topics.plain)
-        topics.fill(ours.servers, "small-clicks", 30_000, 2, topics.click)
-        topics.fill(ours.servers, "many", 180_000 // 64 * 64, 64, topics.plain)
-        reads.measure_small(spark, ours, "small", "small-clicks", "many", values)
-    if "memory" in parts:
-        reads.measure_memory(spark, ours, "plain", rows, gigabytes, values)
-
-
-def _jars() -> list[str]:
-    try:
-        return [str(each) for each in tools.spark_connector_jars()]
-    except ToolOutOfReach as error:
-        print(f"without the official connector: {error}", file=sys.stderr)
-        return []
-
-
-def _sides(stack: ExitStack, scratch: Path, *, official: bool) -> list[Side]:
-    headrace = HeadraceProcess(scratch / "headrace", {"log.flush.policy": "os"})
-    headrace.start()
-    stack.callback(headrace.stop)
-    sides = [Side(OURS, "headrace", headrace.bootstrap_servers)]
-    if official:
-        sides.append(Side(OFFICIAL, _OFFICIAL_FORMAT, headrace.bootstrap_servers))
-        try:
-            kafka = ApacheKafka(scratch / "kafka", jvm=("-Xms512M", "-Xmx512M"))
-        except ToolOutOfReach as error:
-            print(f"without Apache Kafka: {error}", file=sys.stderr)
-            return sides
-        kafka.start()
-        stack.callback(kafka.stop)
-        sides.append(Side(OFFICIAL_KAFKA, _OFFICIAL_FORMAT, kafka.bootstrap_servers))
-    return sides
-
-
-@contextmanager
-def _session(scratch: Path, jars: list[str]) -> Iterator[SparkSession]:
-    tools.java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = (
-        SparkSession.builder.master("local[2]")
-        .appName("headrace-bench")
-        .config("spark.driver.memory", "2g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
-        .config("spark.local.dir", str(scratch / "local"))
+    """Measure, print the rows and write the report."""
+    form = SHORT if short else FULL
+    plan = Plan(
+        form.name,
+        rows or form.rows,
+        form.warm_rounds,
+        rounds or form.rounds,
+        form.starts,
+        gigabytes or form.gigabytes,
     )
-    if jars:
-        builder = builder.config("spark.jars", ",".join(jars))
-    session = builder.getOrCreate()
+    chosen = [each for each in only.split(",") if each] or [
+        each for each in PARTS if each != "tests"
+    ]
+    if unknown := set(chosen) - set(PARTS):
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: choose from {', '.join(PARTS)}")
+    # As for Ctrl-C: brokers and the session are stopped on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    values = Values(lambda line: console.print(line, style="dim", markup=False))
+    progress = _Progress(console)
+    load_before = os.getloadavg()
+    directory = Path(tempfile.mkdtemp(prefix="headrace-bench-", dir=data_dir or "/var/tmp"))
     try:
-        yield session
+        machine = look_at(directory)
+        _measure(plan, chosen, directory, values, progress)
     finally:
-        session.stop()
-
-
-def show(console: Console, values: Values) -> None:
-    """The table: every row with what was measured on each side, and its bar."""
-    table = Table(title=f"Spark, load average {os.getloadavg()[0]:.1f}")
-    for name in ("row", "ours", "official", "official on Kafka", "value", "bar", "met"):
-        table.add_column(name)
-    for verdict in judge(values, ROWS):
-        row, unit = verdict.row, "x" if verdict.row.against else verdict.row.unit
-        table.add_row(
-            row.title,
-            values.span(row.measure),
-            values.span(row.measure, OFFICIAL),
-            values.span(row.measure, OFFICIAL_KAFKA),
-            "" if verdict.value is None else f"{verdict.value:,.2f} {unit}",
-            f"{'>=' if row.at_least else '<='} {row.bar:,g} {unit}",
-            {True: "yes", False: "no", None: "not measured"}[verdict.met],
+        shutil.rmtree(directory, ignore_errors=True)
+    verdicts = judge(values, ROWS)
+    show(verdicts, values, console)
+    target = output or (_REPORT if not only else None)
+    if target is not None:
+        about = Circumstances(
+            machine,
+            plan.name,
+            _versions(),
+            _settings(),
+            load_before,
+            os.getloadavg(),
+            progress.minutes,
         )
-    console.print(table)
+        target.write_text(markdown(verdicts, values, about))
+        console.print(f"written: {target}")
+    if progress.failed:
+        console.print(f"parts that failed: {', '.join(progress.failed)}", style="red")
+        sys.exit(1)
+
+
+def _measure(
+    plan: Plan, chosen: list[str], directory: Path, values: Values, progress: _Progress
+) -> None:
+    alone: dict[str, Callable[[], None]] = {
+        "decoder": lambda: decoder.measure(values, plan.rounds),
+        "start": lambda: session.measure_start(values, plan.starts),
+        "tests": lambda: session.measure_tests(values),
+    }
+    for name in PARTS:
+        if name in chosen and name in alone:
+            progress.part(name, alone[name])
+    with_session = [name for name in PARTS if name in chosen and name not in _WITHOUT_SESSION]
+    if not with_session:
+        return
+    jars = session.connector_jars() if _COMPARE.intersection(chosen) else []
+    with ExitStack() as stack:
+        found = sides.start_sides(stack, directory, official=bool(jars))
+        spark = stack.enter_context(session.started(directory, jars))
+        progress.part("topics", lambda: _fill(found, with_session, plan.rows))
+        parts = _parts(spark, found, plan, values)
+        for name in with_session:
+            progress.part(name, parts[name])
+
+
+def _fill(found: list[sides.Side], chosen: list[str], rows: int) -> None:
+    everywhere = sides.brokers_of(found)
+    ours = everywhere[:1]
+    if _READ_PLAIN.intersection(chosen):
+        topics.fill(everywhere, "plain", rows, 2, topics.plain)
+    if "json" in chosen:
+        topics.fill(everywhere, "clicks", rows, 2, topics.click)
+    if "small" in chosen:
+        topics.fill(ours, _SMALL.plain, _SMALL_ROWS, 2, topics.plain)
+        topics.fill(ours, _SMALL.clicks, _SMALL_CLICKS, 2, topics.click)
+        topics.fill(ours, _SMALL.few, _FEW_ROWS, 2, topics.plain)
+        even = _FEW_ROWS // _MANY_PARTITIONS * _MANY_PARTITIONS
+        topics.fill(ours, _SMALL.many, even, _MANY_PARTITIONS, topics.plain)
+
+
+def _parts(
+    spark: SparkSession, found: list[sides.Side], plan: Plan, values: Values
+) -> dict[str, Callable[[], None]]:
+    """The parts that need the session, by name."""
+    costs = Costs(spark, values)
+    run = Measuring(spark, found, plan.rows, plan.warm_rounds, plan.rounds, values, costs)
+    return {
+        "batch": lambda: reads.measure_batch(run, "plain"),
+        "stream": lambda: reads.measure_stream(run, "plain"),
+        "json": lambda: reads.measure_json(run, "clicks"),
+        "parquet": lambda: writes.measure_parquet(run, "plain"),
+        "delta": lambda: writes.measure_delta(run, "plain"),
+        "write": lambda: writes.measure_write(run),
+        "small": lambda: reads.measure_small(run, _SMALL),
+        "memory": lambda: reads.measure_memory(run, "plain", plan.gigabytes),
+    }
+
+
+def _versions() -> dict[str, str]:
+    names = ("pyspark", "pyarrow", "numpy", "msgspec", "deltalake")
+    return {"Python": platform.python_version(), **{name: version(name) for name in names}}
+
+
+def _settings() -> dict[str, dict[str, str]]:
+    return {
+        "Spark": {
+            "master": session.MASTER,
+            **DEFAULT_SETTINGS,
+            **LOCAL_SETTINGS,
+            **session.SETTINGS,
+        },
+        "Headrace": sides.HEADRACE_SETTINGS,
+        "Apache Kafka": {"JVM": " ".join(sides.KAFKA_JVM), **sides.KAFKA_SETTINGS},
+    }
 
 
 if __name__ == "__main__":

@@ -5,31 +5,54 @@ from __future__ import annotations
 import json
 import statistics
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-import psutil
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from bench.spark import topics
-from bench.spark.rows import OURS, Values
+from bench.spark.rows import Values
+from bench.spark.session import Costs
+from bench.spark.sides import Side, in_turn
 
-_STREAM_BATCHES = 4
+STREAM_BATCHES = 4
+_SETTLING_BATCHES = 8
+_SMALL_ROUNDS_MAX = 2
+_SAMPLE_SECONDS = 0.5
+_MEGABYTE = 1_000_000
+_ROW_BYTES = 108  # the value, the key
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """A format and the broker it reads."""
+class Measuring:
+    """What every measure needs: where to run, on which sides, how often, and where values go."""
 
-    name: str
-    format: str
-    servers: str
+    spark: SparkSession
+    sides: Sequence[Side]
+    rows: int
+    warm_rounds: int
+    rounds: int
+    values: Values
+    costs: Costs
+
+    def each_side(self, measure: str, rate_of: Callable[[Side], float]) -> None:
+        """Take the rate of every side in every round; the first rounds warm up."""
+        for counts, sides in in_turn(self.sides, self.warm_rounds, self.rounds):
+            for side in sides:
+                if not counts:
+                    rate_of(side)
+                    continue
+                with self.costs.noted(measure, side.name, side.broker.pid, self.rows):
+                    rate = rate_of(side)
+                self.values.add(measure, rate, side.name)
 
 
-def _options(side: Side, topic: str) -> dict[str, str]:
+def options(side: Side, topic: str) -> dict[str, str]:
+    """A topic from its start."""
     return {
         "kafka.bootstrap.servers": side.servers,
         "subscribe": topic,
@@ -37,30 +60,24 @@ def _options(side: Side, topic: str) -> dict[str, str]:
     }
 
 
-def _batch(spark: SparkSession, side: Side, topic: str) -> DataFrame:
-    return spark.read.format(side.format).options(**_options(side, topic)).load()
+def batch(spark: SparkSession, side: Side, topic: str) -> DataFrame:
+    """The whole topic."""
+    return spark.read.format(side.format).options(**options(side, topic)).load()
 
 
-def _stream(spark: SparkSession, side: Side, topic: str, rows: int, **more: str) -> DataFrame:
-    reader = spark.readStream.format(side.format).options(**_options(side, topic))
+def stream(spark: SparkSession, side: Side, topic: str, rows: int, **more: str) -> DataFrame:
+    """The topic as a stream, so many rows a batch."""
+    reader = spark.readStream.format(side.format).options(**options(side, topic))
     return reader.option("maxOffsetsPerTrigger", rows).options(**more).load()
 
 
-def _counted(frame: DataFrame, side: Side) -> DataFrame:
-    """Counts per second and item, of columns that are typed already or have to be parsed."""
-    if side.format == OURS:
-        found = frame.where("_error is null").select("timestamp", "value.item")
-    else:
-        parsed = f.from_json(f.col("value").cast("string"), topics.JSON_SCHEMA)
-        found = frame.select("timestamp", parsed.alias("value")).select("timestamp", "value.item")
-    return found.groupBy(f.window("timestamp", "1 second"), "item").count()
-
-
-def _triggers(frame: DataFrame, mode: str = "append") -> list[tuple[int, float]]:
+def triggers(frame: DataFrame, sink: str = "noop", mode: str = "append") -> list[tuple[int, float]]:
     """Rows and seconds of every batch of a run over what is there."""
-    with tempfile.TemporaryDirectory() as checkpoint:
-        writer = frame.writeStream.format("noop").outputMode(mode)
-        writer = writer.option("checkpointLocation", checkpoint)
+    with tempfile.TemporaryDirectory() as directory:
+        writer = frame.writeStream.format(sink).outputMode(mode)
+        writer = writer.option("checkpointLocation", f"{directory}/checkpoint")
+        if sink != "noop":
+            writer = writer.option("path", f"{directory}/table")
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
         progress = [json.loads(each.json) for each in query.recentProgress]
@@ -71,92 +88,118 @@ def _triggers(frame: DataFrame, mode: str = "append") -> list[tuple[int, float]]
     ]
 
 
-def _steady_rate(batches: list[tuple[int, float]]) -> float:
-    """krow/s without the first batch, which warms up."""
+def steady_rate(batches: list[tuple[int, float]]) -> float:
+    """krow/s without the first batch, which starts workers and connections."""
     later = batches[1:] or batches
     return sum(rows for rows, _ in later) / sum(seconds for _, seconds in later) / 1000
 
 
-def measure_batch(
-    spark: SparkSession, sides: list[Side], topic: str, rows: int, rounds: int, values: Values
-) -> None:
-    """A whole topic to nowhere, sides by turns; the first round warms up."""
-    for number in range(rounds + 1):
-        for side in sides:
-            started = time.monotonic()
-            _batch(spark, side, topic).write.format("noop").mode("overwrite").save()
-            rate = rows / (time.monotonic() - started) / 1000
-            if number:
-                values.add("batch read", rate, side.name)
+def measure_batch(run: Measuring, topic: str) -> None:
+    """A whole topic to nowhere."""
+
+    def rate(side: Side) -> float:
+        started = time.monotonic()
+        batch(run.spark, side, topic).write.format("noop").mode("overwrite").save()
+        return run.rows / (time.monotonic() - started) / 1000
+
+    run.each_side("batch read", rate)
 
 
-def measure_stream(
-    spark: SparkSession, sides: list[Side], topic: str, rows: int, rounds: int, values: Values
-) -> None:
+def measure_stream(run: Measuring, topic: str) -> None:
     """The same as a stream of several large batches."""
-    for number in range(rounds + 1):
-        for side in sides:
-            frame = _stream(spark, side, topic, rows // _STREAM_BATCHES)
-            rate = _steady_rate(_triggers(frame))
-            if number:
-                values.add("stream read", rate, side.name)
+
+    def rate(side: Side) -> float:
+        frame = stream(run.spark, side, topic, run.rows // STREAM_BATCHES)
+        return steady_rate(triggers(frame))
+
+    run.each_side("stream read", rate)
 
 
-def measure_json(
-    spark: SparkSession, sides: list[Side], topic: str, rows: int, rounds: int, values: Values
-) -> None:
+def measure_json(run: Measuring, topic: str) -> None:
     """JSON documents counted by window."""
-    typed = {"valueFormat": "json", "valueSchema": topics.JSON_SCHEMA}
-    typed["columns"] = "timestamp,value,_error"
-    for number in range(rounds + 1):
-        for side in sides:
-            more = typed if side.format == OURS else {}
-            frame = _stream(spark, side, topic, rows // _STREAM_BATCHES, **more)
-            rate = _steady_rate(_triggers(_counted(frame, side), "complete"))
-            if number:
-                values.add("json windows", rate, side.name)
+    typed = {**_TYPED, "columns": "timestamp,value,_error"}
+
+    def rate(side: Side) -> float:
+        more = typed if side.is_ours else {}
+        frame = stream(run.spark, side, topic, run.rows // STREAM_BATCHES, **more)
+        return steady_rate(triggers(_counted(frame, side), mode="complete"))
+
+    run.each_side("json windows", rate)
 
 
-def measure_small(
-    spark: SparkSession, side: Side, plain: str, clicks: str, many: str, values: Values
-) -> None:
+_TYPED = {"valueFormat": "json", "valueSchema": topics.JSON_SCHEMA}
+
+
+def _counted(frame: DataFrame, side: Side) -> DataFrame:
+    """Counts per second and item, of columns that are typed already or have to be parsed."""
+    if side.is_ours:
+        found = frame.where("_error is null").select("timestamp", "value.item")
+    else:
+        parsed = f.from_json(f.col("value").cast("string"), topics.JSON_SCHEMA)
+        found = frame.select("timestamp", parsed.alias("value")).select("timestamp", "value.item")
+    return found.groupBy(f.window("timestamp", "1 second"), "item").count()
+
+
+class SmallTopics(NamedTuple):
+    """Topics for small batches: two partitions, but for the last one."""
+
+    plain: str
+    clicks: str
+    few: str
+    many: str
+
+
+def measure_small(run: Measuring, read: SmallTopics) -> None:
     """Small batches: what one costs, with state, and over many partitions."""
+    spark, ours, values = run.spark, run.sides[0], run.values
 
     def p50_ms(frame: DataFrame, mode: str = "append") -> float:
-        later = _triggers(frame, mode)[8:]
+        later = triggers(frame, mode=mode)[_SETTLING_BATCHES:]
         return statistics.median(seconds for _, seconds in later) * 1000
 
-    values.add("micro-batch", p50_ms(_stream(spark, side, plain, 1_000)))
-    typed = {"valueFormat": "json", "valueSchema": topics.JSON_SCHEMA}
-    windowed = _counted(_stream(spark, side, clicks, 1_000, **typed), side)
-    values.add("micro-window", p50_ms(windowed, "update"))
-    few_ms = p50_ms(_stream(spark, side, plain, 6_400))
-    many_ms = p50_ms(_stream(spark, side, many, 6_400))
-    values.add("2 partitions", few_ms)
-    values.add("64 partitions", many_ms)
-    values.add("64 over 2", many_ms / few_ms)
+    for _ in range(min(run.rounds, _SMALL_ROUNDS_MAX)):
+        values.add("micro-batch", p50_ms(stream(spark, ours, read.plain, 1_000)))
+        windowed = _counted(stream(spark, ours, read.clicks, 1_000, **_TYPED), ours)
+        values.add("micro-window", p50_ms(windowed, "update"))
+        few_ms = p50_ms(stream(spark, ours, read.few, 6_400))
+        many_ms = p50_ms(stream(spark, ours, read.many, 6_400))
+        values.add("2 partitions", few_ms)
+        values.add("64 partitions", many_ms)
+        values.add("64 over 2", many_ms / few_ms)
 
 
-def measure_memory(
-    spark: SparkSession, side: Side, topic: str, rows: int, gigabytes: float, values: Values
-) -> None:
-    """How far the driver's memory grows while a topic is read again and again."""
-    process = psutil.Process()
-    rounds = max(3, int(gigabytes * 1e9 / (rows * 120)))
-    sizes = []
-    for _ in range(rounds):
-        _batch(spark, side, topic).write.format("noop").mode("overwrite").save()
-        with _quietly():
-            family = [process, *process.children(recursive=True)]
-            sizes.append(sum(each.memory_info().rss for each in family) / 1e6)
-    settled = sizes[len(sizes) // 3 :]
-    values.add("memory grown", max(settled) - settled[0])
+def measure_memory(run: Measuring, topic: str, gigabytes: float) -> None:
+    """How far driver, Java and workers grow while a topic is read again and again."""
+    passes = max(2, round(gigabytes * 1e9 / (run.rows * _ROW_BYTES)))
+    batch(run.spark, run.sides[0], topic).write.format("noop").mode("overwrite").save()
+    with _MemoryWatch(run.costs) as watch:
+        for _ in range(passes):
+            batch(run.spark, run.sides[0], topic).write.format("noop").mode("overwrite").save()
+    run.values.add("memory read through: GB", passes * run.rows * _ROW_BYTES / 1e9)
+    run.values.add("memory grown", max(watch.sizes) - watch.sizes[0])
 
 
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Workers come and go while they are counted."""
-    try:
-        yield
-    except psutil.NoSuchProcess:
-        return
+class _MemoryWatch:
+    """Looks at the memory of the driver's processes twice a second, until it is left."""
+
+    def __init__(self, costs: Costs) -> None:
+        self._costs = costs
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self.sizes: list[float] = []
+
+    def __enter__(self) -> _MemoryWatch:
+        self.sizes.append(self._size())
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_SAMPLE_SECONDS):
+            self.sizes.append(self._size())
+
+    def _size(self) -> float:
+        return self._costs.memory_bytes() / _MEGABYTE

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from headrace.client import Client, NewTopic, TopicPartition
 from headrace.protocol.records.decode import Record
@@ -25,21 +26,26 @@ def click(number: int) -> bytes:
 
 
 def fill(
-    servers: str, topic: str, rows: int, partitions: int, value: Callable[[int], bytes]
+    servers: Sequence[str], topic: str, rows: int, partitions: int, value: Callable[[int], bytes]
 ) -> None:
-    """`rows` records over all partitions, a hundredth of a millisecond apart."""
-    with Client(servers) as client:
-        # The times of the records are long past: retention would take them while they are read.
-        kept = {"retention.ms": "-1"}
-        client.admin.create_topics([NewTopic(topic, partitions, 1, kept)])
-        with client.producer() as producer:
-            each = rows // partitions
+    """`rows` records over all partitions, a hundredth of a millisecond apart, on every broker."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(Client(each)) for each in servers]
+        for client in clients:
+            # The times of the records are long past: retention would take them while they are read.
+            kept = {"retention.ms": "-1"}
+            client.admin.create_topics([NewTopic(topic, partitions, 1, kept)])
+        producers = [stack.enter_context(client.producer()) for client in clients]
+        each = rows // partitions
+        for base in range(0, each, _PER_BATCH):
+            count = min(_PER_BATCH, each - base)
+            records = [
+                Record(n, TIME_MS + (base + n) // 100, b"k%07d" % n, value(base + n))
+                for n in range(count)
+            ]
+            data = encode_batch(records)
             for partition in range(partitions):
-                for base in range(0, each, _PER_BATCH):
-                    count = min(_PER_BATCH, each - base)
-                    records = [
-                        Record(n, TIME_MS + (base + n) // 100, b"k%07d" % n, value(base + n))
-                        for n in range(count)
-                    ]
-                    producer.send_batch(TopicPartition(topic, partition), encode_batch(records))
+                for producer in producers:
+                    producer.send_batch(TopicPartition(topic, partition), data)
+        for producer in producers:
             producer.flush()
