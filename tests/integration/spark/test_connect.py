@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from headrace.client import Client
+from headrace.testing import Broker
 from tests.integration.spark.conftest import Options, TopicMaker
 from tests.integration.spark.test_sinks import archived, from_start, places, records
 from tests.support.groups import required
 from tests.support.spark_connect import connect_server
-from tests.support.spark_drivers import Driver, JobFailed
+from tests.support.spark_drivers import REPOSITORY, Driver, JobFailed
 from tests.support.spark_faults import Compared, compare
 from tests.support.spark_readers import numbered, send
 from tests.support.tools import ToolOutOfReach, java
@@ -28,15 +31,18 @@ def packages() -> None:
 
 
 @pytest.fixture(scope="module")
-def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A client process of a Connect server."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Connect server."""
     required(java)
     required(packages)
-    directory = tmp_path_factory.mktemp("connect")
-    with (
-        connect_server(directory) as address,
-        Driver(address, directory / "client.out") as client,
-    ):
+    with connect_server(tmp_path_factory.mktemp("connect")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def connected(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """A client process of the server."""
+    with Driver(server, tmp_path_factory.mktemp("client") / "client.out") as client:
         yield client
 
 
@@ -91,6 +97,23 @@ def test_counts_in_update_mode_go_to_a_topic_by_way_of_a_server(
         source = from_start(to, topic)
         connected.call("count_values", source=source, sink=to(topic=target), checkpoint=checkpoint)
     assert {each.key: each.value for each in records(client, target)} == {b"a": b"4", b"b": b"2"}
+
+
+@pytest.mark.long
+def test_the_guide_connects_to_a_server(
+    server: str, broker: Broker, client: Client, make_topic: TopicMaker
+) -> None:
+    topic = make_topic(partitions=2)
+    send(client, topic, numbered(7))
+    page = (REPOSITORY / "docs" / "spark-cluster.md").read_text()
+    section = page[page.index("## Spark Connect") :]
+    program = section[section.index("```python\n") + len("```python\n") :].partition("```")[0]
+    program = program.replace("sc://connect:15002", server).replace('"orders"', f'"{topic}"')
+    program = program.replace("broker:9092", broker.bootstrap_servers)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
 
 
 def test_a_wrong_option_is_told_to_the_client(connected: Driver, to: Options) -> None:

@@ -78,6 +78,29 @@ def test_a_lost_checkpoint_is_refused_by_its_group_whatever_the_sink(
     assert compare(numbered(150), found) == Compared(0, 0, 0)
 
 
+@pytest.mark.long
+def test_sparks_own_parquet_sink_needs_a_group_to_notice_a_lost_checkpoint(
+    spark: SparkSession, client: Client, topic: str, to: Options, checkpoint: str, tmp_path: Path
+) -> None:
+    """It skips batches by their number alone: the guide says so, until Spark does otherwise."""
+    path, group = tmp_path / "parquet", f"of-{topic}"
+
+    def copy(**more: str) -> None:
+        rows = stream(spark, from_start(to, topic, **more)).writeStream.format("parquet")
+        finish(rows.option("path", str(path)).option("checkpointLocation", checkpoint))
+
+    send(client, topic, numbered(100))
+    copy(commitGroup=group)
+    shutil.rmtree(checkpoint)
+    send(client, topic, numbered(50))
+    with pytest.raises(PySparkException, match="up to offset 100, and this query has no check"):
+        copy(commitGroup=group)
+    shutil.rmtree(checkpoint)
+    copy()
+    found = [row.offset for row in spark.read.parquet(str(path)).collect()]
+    assert compare(range(150), found) == Compared(lost=50, doubled=0, strange=0)
+
+
 def test_a_topic_made_anew_stops_a_query_and_leaves_the_table_alone(
     spark: SparkSession, client: Client, topic: str, to: Options, checkpoint: str, tmp_path: Path
 ) -> None:
