@@ -6,6 +6,7 @@ import pytest
 
 from headrace.spark.progress.history import History
 from headrace.spark.progress.measures import to_line
+from headrace.spark.progress.replacing import replace_text
 from tests.support.spark_progress import batch
 
 
@@ -53,6 +54,22 @@ def test_the_file_does_not_grow_without_end(tmp_path: Path) -> None:
     assert longest < 10
     assert [each.batch for each in History(path, batches_max=5).batches] == [35, 36, 37, 38, 39]
     assert [each.name for each in tmp_path.iterdir()] == ["clicks.jsonl"]
+
+
+def test_the_file_does_not_grow_over_many_short_runs_either(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.jsonl"
+    for number in range(30):
+        History(path, batches_max=5).add(batch(number))
+    assert len(path.read_text().splitlines()) < 10
+
+
+def test_a_file_is_replaced_whole_for_who_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.html"
+    replace_text(path, "the old text")
+    with path.open() as reader:
+        replace_text(path, "new")
+        assert reader.read() == "the old text"
+    assert path.read_text() == "new"
 
 
 def test_a_batch_is_kept_in_memory_when_the_disk_refuses_it(tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ def test_a_partition_that_is_new_counts_from_its_beginning() -> None:
 def test_a_topic_that_was_made_anew_has_no_lag_below_zero() -> None:
     anew = source(latestOffset={"clicks": {"0": 3, "1": 4}})
     assert from_spark(told(sources=[anew])).lag == {"clicks": 0}
+    one_partition = source(latestOffset={"clicks": {"0": 3, "1": 1000}})
+    assert from_spark(told(sources=[one_partition])).lag == {"clicks": 300}
 
 
 @pytest.mark.parametrize("offset", [17, None, {"logOffset": 4}, {"clicks": {"x": 1}}, "seven", []])

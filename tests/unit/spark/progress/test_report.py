@@ -167,6 +167,12 @@ def test_the_page_tells_figures_and_restarts() -> None:
     assert page.count(">restarted<") == 1
 
 
+def test_a_watermark_of_another_day_is_told_with_its_day() -> None:
+    far = render([batch(0, watermark=BEGIN - 86_400)], ".html", "clicks")
+    assert "<td>2026-09-20 14:13:20</td>" in far
+    assert "<td>14:12:50</td>" in render([batch(0, watermark=BEGIN - 30)], ".html", "clicks")
+
+
 def test_a_live_page_loads_itself_again_and_a_finished_one_does_not() -> None:
     assert 'http-equiv="refresh"' in render(two_runs(), ".html", "clicks", is_live=True)
     assert 'http-equiv="refresh"' not in render(two_runs(), ".html", "clicks")
