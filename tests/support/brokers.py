@@ -21,6 +21,7 @@ from tests.support.processes import (
     free_port,
     memory,
 )
+from tests.support.tools import tools_dir
 
 HOST = "127.0.0.1"
 DOORS_SHUT = {"http.listener": "off", "text.listener": "off"}
@@ -72,7 +73,11 @@ class BrokerProcess(ABC):
 
     def launch(self) -> None:
         """Start the process and return at once."""
-        self._server.start()
+        self._server.start(self._environment())
+
+    def _environment(self) -> dict[str, str]:
+        """Variables of its own."""
+        return {}
 
     def wait_until_ready(self) -> None:
         """Wait until it answers a request."""
@@ -191,6 +196,11 @@ class HeadraceProcess(BrokerProcess):
             self.bootstrap_servers,
             *(word for setting in settings for word in ("--set", setting)),
         ]
+
+    def _environment(self) -> dict[str, str]:
+        # Compiled once, as an installation is, also where tests leave no bytecode behind.
+        cache = tools_dir() / "bytecode"
+        return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(cache)}
 
     def _start_seconds(self) -> float:
         return HEADRACE_START_SECONDS

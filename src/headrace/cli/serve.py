@@ -1,6 +1,7 @@
 """`headrace serve`: one broker in this process, until it is told to stop."""
 
 import asyncio
+import contextlib
 import errno
 import gc
 import logging
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DOORS = ("http.listener", "text.listener")
+# Whoever waited for the broker comes now; what is loaded beside them would cost them time.
+FIRST_CLIENTS_SECONDS = 0.5
 
 
 def register(app: typer.Typer) -> None:
@@ -104,11 +107,43 @@ def serve(
 
 
 async def _serve(config: "BrokerConfig") -> None:
-    from headrace.node import real_node
-
     stopping = asyncio.Event()
     on_stop_signals(stopping.set)
     try_doors({key: str(config.static[key]) for key in DOORS if key in config.static})
+    # What start-up builds is there to stay: looking for garbage in it is lost time, now or later.
+    gc.disable()
+    try:
+        node = await _start(config)
+        gc.freeze()
+    finally:
+        gc.enable()
+    addresses = ", ".join(
+        str(Endpoint(name, host, port)) for name, (host, port) in node.addresses.items()
+    )
+    announce(
+        f"ready on {addresses} (node {config.node_id}, data in {config.data_directory})",
+        config.logging_format,
+    )
+    await _open_doors(node, config.logging_format)
+    if not await _is_set_within(stopping, FIRST_CLIENTS_SECONDS):
+        # By a thread, rather than by the first member of a group while everybody waits.
+        await asyncio.to_thread(import_module, "headrace.groups.service")
+        gc.collect()
+        gc.freeze()
+    await stopping.wait()
+    logger.info("stopping")
+    await node.stop()
+
+
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
+
+
+async def _start(config: "BrokerConfig") -> "Node":
+    from headrace.node import real_node
+
     node = real_node(config)
     try:
         await node.start()
@@ -116,24 +151,7 @@ async def _serve(config: "BrokerConfig") -> None:
         await node.stop()
         reason = _unknown_host(config) if isinstance(error, socket.gaierror) else str(error)
         raise StartupRefused(f"cannot start: {reason}", hint=_start_hint(error)) from error
-    addresses = ", ".join(
-        str(Endpoint(name, host, port)) for name, (host, port) in node.addresses.items()
-    )
-    # What start-up built stays for good: the collector need not look at it ever again.
-    gc.collect()
-    gc.freeze()
-    announce(
-        f"ready on {addresses} (node {config.node_id}, data in {config.data_directory})",
-        config.logging_format,
-    )
-    await _open_doors(node, config.logging_format)
-    # By a thread now, rather than by the first member of a group while everybody waits.
-    await asyncio.to_thread(import_module, "headrace.groups.service")
-    gc.collect()
-    gc.freeze()
-    await stopping.wait()
-    logger.info("stopping")
-    await node.stop()
+    return node
 
 
 async def _open_doors(node: "Node", form: str) -> None:

@@ -12,7 +12,6 @@ service called headrace).
 
 import logging
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -49,6 +48,8 @@ def load(
 
 def read_file(path: str) -> dict[str, str]:
     """The keys of a TOML file, as text."""
+    import tomllib  # most brokers are started without a file
+
     try:
         with open(path, "rb") as file:
             tree = tomllib.load(file)

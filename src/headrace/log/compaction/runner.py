@@ -15,7 +15,6 @@ from typing import Final, Protocol
 
 from headrace.core.errors import StorageError
 from headrace.core.files import FileSystem
-from headrace.log.compaction.compactor import compact_log
 from headrace.log.compaction.request import CompactionRequest, CompactionResult
 
 logger = logging.getLogger(__name__)
@@ -40,6 +39,9 @@ class InlineCompactor:
         self._files = files
 
     def compact(self, request: CompactionRequest) -> CompactionResult:
+        # A broker leaves this to its workers and never loads it.
+        from headrace.log.compaction.compactor import compact_log
+
         try:
             return _told(request, compact_log(self._files, request))
         except OSError as error:
