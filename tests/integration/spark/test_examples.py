@@ -53,20 +53,7 @@ class Stage:
             self.broker.create_topic(each, partitions=partitions)
 
     def send(self, topic: str, sent: Iterable[Sent]) -> None:
-        with self.client.producer(ProducerSettings(linger_ms=0)) as producer:
-            under_way = [
-                producer.send(
-                    topic,
-                    each.value,
-                    key=each.key,
-                    timestamp_ms=round(each.at.timestamp() * 1000),
-                    headers=each.headers,
-                )
-                for each in sent
-            ]
-            producer.flush()
-            for future in under_way:
-                future.result()
+        send(self.client, topic, sent)
 
     def pipeline(self, name: str) -> Pipeline:
         variables = {"BOOTSTRAP_SERVERS": self.broker.bootstrap_servers, "DATA": str(self.data)}
@@ -88,6 +75,24 @@ class Stage:
 
     def values(self, topic: str) -> list[Json]:
         return [json.loads(each.value or b"null") for each in records(self.client, topic)]
+
+
+def send(client: Client, topic: str, sent: Iterable[Sent]) -> None:
+    """Produce records, and wait until all are acknowledged."""
+    with client.producer(ProducerSettings(linger_ms=0)) as producer:
+        under_way = [
+            producer.send(
+                topic,
+                each.value,
+                key=each.key,
+                timestamp_ms=round(each.at.timestamp() * 1000),
+                headers=each.headers,
+            )
+            for each in sent
+        ]
+        producer.flush()
+        for future in under_way:
+            future.result()
 
 
 @pytest.fixture
