@@ -36,6 +36,7 @@ STYLE: Final = """
 .chart .edge { stroke: var(--edge); stroke-width: 1; }
 .chart .restart { stroke: var(--muted); stroke-width: 1; stroke-dasharray: 3 3; }
 .chart .line { fill: none; stroke-width: 1.75; stroke-linejoin: round; stroke-linecap: round; }
+.chart .unseen { stroke-width: 1.25; stroke-dasharray: 1 4; stroke-linecap: round; }
 .chart .area { stroke: none; fill-opacity: 0.12; }
 .chart .hover { fill: transparent; }
 .chart .hover:hover { fill: var(--text); fill-opacity: 0.08; }
@@ -102,6 +103,7 @@ def _panel(panel: Panel, span: Span, restarts: Sequence[float], *, with_words: b
         parts.append(f'<line class="{kind}" x1="{LEFT}" x2="{right}" y1="{y}" y2="{y}"/>')
         text = escape(panel.on_axis(tick))
         parts.append(f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{text}</text>')
+    parts.append(f'<text x="{LEFT - 8}" y="{bottom + 18}" text-anchor="end">UTC</text>')
     for at, text in time_ticks(span.begin, span.end):
         x = plot.x(at)
         parts.append(f'<line class="edge" x1="{x}" x2="{x}" y1="{bottom}" y2="{bottom + 4}"/>')
@@ -132,6 +134,11 @@ def _lines(lines: Sequence[Line], plot: _Plot) -> list[str]:
     base = plot.y(0)
     for line in lines:
         colour, dash = _look(line.look)
+        for (begin, low), (end, high) in line.unseen:
+            parts.append(
+                f'<line class="unseen" stroke="{colour}" x1="{plot.x(begin)}" y1="{plot.y(low)}" '
+                f'x2="{plot.x(end)}" y2="{plot.y(high)}"/>'
+            )
         for piece in filter(None, line.pieces):
             places = [f"{plot.x(at)},{plot.y(value)}" for at, value in piece]
             if len(piece) == 1:

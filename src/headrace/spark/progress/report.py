@@ -55,10 +55,11 @@ def _picture(batches: Sequence[Progress], title: str) -> str:
     ]
     waiting = lag(batches, span)
     if waiting:
+        dotted = "; dotted: not seen" if any(line.unseen for line in waiting) else ""
         panels.append(
             Panel(
                 "Lag",
-                "records that wait, before and after each batch",
+                f"records that wait, before and after each batch{dotted}",
                 waiting,
                 figures.short,
                 lambda value: f"{figures.whole(round(value))} records",

@@ -27,6 +27,15 @@ class Line:
     name: str
     look: int
     pieces: list[list[Point]] = field(default_factory=list)
+    goes_on_unseen: bool = False
+    """Whether the thing was there between the pieces too, as lag is while nobody reads."""
+
+    @property
+    def unseen(self) -> list[tuple[Point, Point]]:
+        """From where it was seen last to where it was seen again."""
+        if not self.goes_on_unseen:
+            return []
+        return [(before[-1], after[0]) for before, after in pairwise(filter(None, self.pieces))]
 
     @property
     def top(self) -> float:
@@ -127,9 +136,9 @@ def lag(batches: Sequence[Progress], span: Span) -> list[Line]:
     for query, its_runs in by_query.items():
         topics = sorted({topic for run in its_runs for each in run for topic in each.lag})
         for topic in topics:
-            line = Line(topic if len(by_query) == 1 else f"{query}: {topic}", len(lines))
-            line.pieces += [thinned(_lag_points(run, topic), span) for run in its_runs]
-            lines.append(line)
+            name = topic if len(by_query) == 1 else f"{query}: {topic}"
+            pieces = [thinned(_lag_points(run, topic), span) for run in its_runs]
+            lines.append(Line(name, len(lines), pieces, goes_on_unseen=True))
     return lines
 
 

@@ -92,6 +92,17 @@ def test_lines_are_broken_where_a_query_was_restarted() -> None:
     assert restarts(batches) == [BEGIN + 49.5]
 
 
+def test_lag_that_nobody_saw_is_dotted() -> None:
+    batches = [*two_runs(), batch(40, run="third", at=BEGIN + 100)]
+    batches[20] = batch(20, run="second", at=BEGIN + 50, lag={}, lag_before={})
+    svg = ElementTree.fromstring(render(batches, ".svg", "clicks"))
+    dotted = [each for each in svg.iter(f"{SVG}line") if each.get("class") == "unseen"]
+    assert len(dotted) == 2
+    [line] = lag(batches, span_of(batches))
+    assert line.unseen[:1] == [((BEGIN + 19, 10.0), (BEGIN + 50.5, 110.0))]
+    assert throughput(batches, span_of(batches))[0].unseen == []
+
+
 def test_queries_that_begin_again_together_are_one_restart() -> None:
     batches = [
         batch(number, query=query, run=f"{query} {process}", at=at, watched_since=process)
