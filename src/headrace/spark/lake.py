@@ -71,6 +71,7 @@ class Staged(WriterCommitMessage):
     """What one task wrote, and for whom."""
 
     query: str
+    writer: str
     files: tuple[StagedFile, ...]
 
 
@@ -110,7 +111,11 @@ def _arrow(schema: StructType, *, makes_date: bool) -> pa.Schema:
 
 
 class _Writer:
-    """What batch and stream have in common; made on the driver, once for each batch."""
+    """What batch and stream have in common; made on the driver, once for each batch.
+
+    The writer that commits or aborts a batch of a stream is not the one that its tasks had, but
+    made like it, in another process: tasks tell in their messages whose files are theirs.
+    """
 
     def __init__(self, options: TableOptions) -> None:
         self._options = options
@@ -123,7 +128,7 @@ class _Writer:
             for batch in batches:
                 if batch.num_rows:
                     stage.add(_with_date(batch) if options.makes_date else batch)
-        return Staged(attempt.query, tuple(stage.finished))
+        return Staged(attempt.query, attempt.writer, tuple(stage.finished))
 
     def _publish(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
         staged = [each for each in messages if isinstance(each, Staged)]
@@ -161,11 +166,12 @@ class _Writer:
             mode = "overwrite" if options.overwrite else "append"
             table.create_write_transaction(adds, mode, schema, by, commit_properties=properties)
 
-    def _withdraw(self) -> None:
-        """Remove what this writer's tasks left, unless the table has it after all."""
+    def _withdraw(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove what the tasks left, finished or not, unless the table has it after all."""
+        writers = {self._writer} | {each.writer for each in messages if isinstance(each, Staged)}
         table = open_table(self._options.path)
         known = set() if table is None else {Path(each).name for each in table.file_uris()}
-        for staged in staged_by(self._options.root, self._writer):
+        for staged in [each for name in writers for each in staged_by(self._options.root, name)]:
             done = (
                 None
                 if table is None or not staged.query
@@ -189,8 +195,8 @@ class BatchTableWriter(_Writer, DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._publish(messages, None)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
-        self._withdraw()
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._withdraw(messages)
 
 
 class StreamTableWriter(_Writer, DataSourceStreamArrowWriter):
@@ -203,7 +209,7 @@ class StreamTableWriter(_Writer, DataSourceStreamArrowWriter):
         self._publish(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        self._withdraw()
+        self._withdraw(messages)
 
 
 def _attempt(writer: str) -> Attempt:
@@ -212,7 +218,8 @@ def _attempt(writer: str) -> Attempt:
         return Attempt("", 0, 0, 0, writer)
     query = context.getLocalProperty("sql.streaming.queryId") or ""
     batch = context.getLocalProperty("streaming.sql.batchId") or "0"
-    return Attempt(query, int(batch), context.partitionId(), context.attemptNumber(), writer)
+    # Not attemptNumber, which begins anew when a stage does, while an old task may still write.
+    return Attempt(query, int(batch), context.partitionId(), context.taskAttemptId(), writer)
 
 
 def _with_date(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -23,6 +23,7 @@ from tests.integration.spark.conftest import Options, TopicMaker
 from tests.support import spark_faults
 from tests.support.spark_faults import Compared, compare, fault_options
 from tests.support.spark_readers import numbered, send
+from tests.support.spark_tables import parquet_files
 
 PATIENCE_SECONDS = 120
 
@@ -350,6 +351,9 @@ def test_trap_2_and_3_a_table_has_each_row_once_wherever_a_batch_fails(
     assert not marker.exists()
     found = compare(places(client, topic), archived(tmp_path / "table"))
     assert found == Compared(lost=0, doubled=0, strange=0)
+    if point.endswith("commit"):
+        known = {Path(each).name for each in DeltaTable(tmp_path / "table").file_uris()}
+        assert parquet_files(tmp_path / "table") == known, "abort has cleared away what it may"
 
 
 def test_a_topic_sink_loses_nothing_when_a_task_is_tried_again(

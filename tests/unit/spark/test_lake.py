@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
+from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, DoubleType, StringType, StructType, TimestampType
 
 from headrace.core.errors import InvalidConfig
@@ -56,16 +57,45 @@ def test_trap_2_abort_after_a_commit_that_landed_removes_nothing(table: Path) ->
 
 
 def test_trap_3_abort_finds_what_tasks_left_though_nobody_lists_it(table: Path) -> None:
+    """It is called on a writer made anew; one task that has ended names the others' files too."""
     stream = StreamOfBatches(table)
     stream.run(0, [rows(range(5))])
     before = parquet_files(table)
     writer = stream.writer()
-    stream.task(writer, 1, [rows(range(5, 10))], task=0)
+    told = stream.task(writer, 1, [rows(range(5, 10))], task=0)
     stream.task(writer, 1, [rows(range(10, 15))], task=1, attempt=1)
     assert parquet_files(table) > before
-    writer.abort([None, None], 1)
+    stream.writer().abort([told, None], 1)
     assert parquet_files(table) == before
     assert offsets_of(table) == list(range(5))
+
+
+def test_a_task_of_a_stage_that_runs_again_has_files_of_its_own(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attempts are counted from 0 again, and the task of the lost stage may not have ended."""
+
+    class Task:
+        def __init__(self, number: int) -> None:
+            self._number = number
+
+        def partitionId(self) -> int:  # noqa: N802
+            return 3
+
+        def attemptNumber(self) -> int:  # noqa: N802
+            return 0
+
+        def taskAttemptId(self) -> int:  # noqa: N802
+            return self._number
+
+        def getLocalProperty(self, key: str) -> str | None:  # noqa: ARG002, N802
+            return None
+
+    tasks = iter([Task(11), Task(12)])
+    monkeypatch.setattr(TaskContext, "get", staticmethod(lambda: next(tasks)))
+    writer = StreamOfBatches(table).writer()
+    first, second = (writer.write(iter([rows(range(5))])) for _ in range(2))
+    assert {file.path for file in first.files}.isdisjoint(file.path for file in second.files)
 
 
 def test_abort_leaves_the_files_of_other_writers_alone(table: Path) -> None:
@@ -143,7 +173,7 @@ def test_values_that_no_directory_can_have_keep_apart(table: Path) -> None:
 def test_a_query_without_a_past_does_not_write_after_another(table: Path) -> None:
     """What happens when a checkpoint is lost: the query would begin anew and write twice."""
     StreamOfBatches(table).run(0, [rows(range(5))])
-    with pytest.raises(WrittenByOtherQuery, match="was written by query .* checkpoint was lost"):
+    with pytest.raises(WrittenByOtherQuery, match=r"was written by query .* checkpoint was lost"):
         StreamOfBatches(table, OTHER_QUERY).run(0, [rows(range(5))])
     assert offsets_of(table) == list(range(5))
 
