@@ -20,10 +20,16 @@ from headrace.spark.progress import watch
 from headrace.spark.progress.history import History
 from headrace.testing import Broker
 from tests.integration.spark.conftest import Options
+from tests.integration.spark.test_connect import packages
 from tests.support.config_effects import eventually
+from tests.support.groups import required
+from tests.support.spark_connect import connect_server
 from tests.support.spark_readers import numbered, send
+from tests.support.tools import java
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "pipelines-watch.md"
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "pipelines-watch.md"
+WATCHED = "tests.support.spark_watched"
 FEEDER = "tests.support.spark_progress_feeder"
 
 
@@ -141,10 +147,36 @@ def test_the_guide_for_watching_does_what_it_says(
     assert (tmp_path / "orders.html").exists()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_queries_are_watched_by_way_of_a_connect_server(
+    client: Client, topic: str, broker: Broker, tmp_path: Path
+) -> None:
+    required(java)
+    required(packages)
+    send(client, topic, numbered(250))
+    report = tmp_path / "watched.html"
+    with connect_server(tmp_path) as address:
+        arguments = [address, broker.bootstrap_servers, topic, str(report)]
+        done = subprocess.run(
+            [sys.executable, "-m", WATCHED, *arguments],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+    assert done.returncode == 0, done.stderr
+    batches = History(report.with_suffix(".jsonl")).batches
+    assert [each.rows for each in batches] == [100, 100, 50]
+    assert [each.lag for each in batches] == [{topic: 150}, {topic: 50}, {topic: 0}]
+    assert "watched: batch 2; 50 rows in " in done.stderr
+
+
 def feeder(report: Path, batches: int, run: str) -> subprocess.Popen[str]:
     """A process that watches made-up batches, tells when they are in, and waits to be killed."""
     return subprocess.Popen(
         [sys.executable, "-m", FEEDER, str(report), str(batches), run],
+        cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
