@@ -29,10 +29,12 @@ def time_ticks(begin: float, end: float, count: int = 8) -> list[tuple[float, st
     step = next((each for each in _TIME_STEPS if each >= raw), 0)
     if not step:
         step = _DAY * math.ceil(raw / _DAY)
-    form = "%H:%M:%S" if step < 60 else "%H:%M" if step < _DAY else "%d %b"
-    first = math.ceil(begin / step) * step
+    form = "%H:%M:%S" if step < 60 else "%H:%M"
+    at = math.ceil(begin / step) * step
     ticks = []
-    while first <= end:
-        ticks.append((float(first), datetime.fromtimestamp(first, UTC).strftime(form)))
-        first += step
+    while at <= end:
+        # Midnight is told by the day that begins.
+        text = datetime.fromtimestamp(at, UTC).strftime(form if at % _DAY else "%d %b")
+        ticks.append((float(at), text))
+        at += step
     return ticks

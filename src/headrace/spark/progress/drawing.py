@@ -19,6 +19,8 @@ PLOT_HEIGHT: Final = 150
 HEADING: Final = 46
 FOOT: Final = 30
 COLOURS: Final = 6
+# A pipeline that runs once an hour has no restarts worth a mark.
+RESTARTS_MAX: Final = 12
 _DASHES: Final = ("", "6 3", "2 3")
 
 STYLE: Final = """
@@ -118,7 +120,7 @@ def _panel(panel: Panel, span: Span, restarts: Sequence[float], *, with_words: b
 def _restarts(plot: _Plot, restarts: Sequence[float], *, with_words: bool) -> list[str]:
     parts: list[str] = []
     worded = float("-inf")
-    for at in restarts:
+    for at in restarts if len(restarts) <= RESTARTS_MAX else ():
         x = plot.x(at)
         parts.append(
             f'<line class="restart" x1="{x}" x2="{x}" y1="{HEADING}" y2="{HEADING + PLOT_HEIGHT}"/>'

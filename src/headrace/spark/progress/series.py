@@ -126,6 +126,9 @@ def _rates(spread: Sequence[tuple[float, float, int]], span: Span) -> list[Point
         low, high = (max(span.bounds(number)[0], first), min(span.bounds(number)[1], last))
         if high - low > 0.05 * span.bin_seconds:
             points.append(((low + high) / 2, rows[number] / (high - low)))
+    if not points:  # a run that is short against what is drawn is a point
+        total = sum(count for _, _, count in spread)
+        points.append(((first + last) / 2, total / max(last - first, 1e-3)))
     return points
 
 

@@ -92,6 +92,18 @@ def test_lines_are_broken_where_a_query_was_restarted() -> None:
     assert restarts(batches) == [BEGIN + 49.5]
 
 
+def test_a_pipeline_that_runs_once_an_hour_is_a_point_for_each_run() -> None:
+    batches = [
+        batch(hour, run=f"run {hour}", at=BEGIN + hour * 3600, watched_since=float(hour))
+        for hour in range(200)
+    ]
+    [line] = throughput(batches, span_of(batches))
+    assert [[rate for _, rate in piece] for piece in line.pieces] == [[200.0]] * 200
+    svg = render(batches, ".svg", "clicks")
+    assert ">restarted<" not in svg
+    assert 'class="restart"' not in svg
+
+
 def test_lag_that_nobody_saw_is_dotted() -> None:
     batches = [*two_runs(), batch(40, run="third", at=BEGIN + 100)]
     batches[20] = batch(20, run="second", at=BEGIN + 50, lag={}, lag_before={})
@@ -213,6 +225,8 @@ def test_times_are_written_as_finely_as_they_are_apart() -> None:
     assert [text for _, text in time_ticks(BEGIN, BEGIN + 60)][:2] == ["14:13:20", "14:13:30"]
     assert [text for _, text in time_ticks(BEGIN, BEGIN + 7200)][:2] == ["14:15", "14:30"]
     assert [text for _, text in time_ticks(BEGIN, BEGIN + 9e5)][:2] == ["22 Sep", "24 Sep"]
+    over_night = [text for _, text in time_ticks(BEGIN, BEGIN + 1.5 * 86_400)]
+    assert over_night[:4] == ["18:00", "22 Sep", "06:00", "12:00"]
 
 
 def test_numbers_are_short_and_have_their_unit() -> None:
