@@ -144,12 +144,14 @@ class BeatenPath:
         except HeadraceError as error:
             self._refuse(connection, correlation_id, error, started, len(frame))
             return True
-        sent = _Sent(self, connection, correlation_id, info, started, len(frame))
         if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
+            sent = _Sent(self, connection, correlation_id, info, started, len(frame))
             partition.when_committed(Offset(info.last_offset + 1), sent.committed)
             sent.limit(self._timeout_seconds)
         else:
-            sent.committed(ErrorCode.NONE)
+            first, _, time_ms, log_start, _ = info
+            connection.answer_at_once(self.answer(correlation_id, 0, first, time_ms, log_start))
+            self.measure(connection, correlation_id, started, len(frame), ErrorCode.NONE)
         return True
 
     def _refuse(

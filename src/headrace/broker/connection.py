@@ -61,6 +61,8 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher = dispatcher
         self._received = ReceiveBuffer(dispatcher.frame_bytes_max)
         self._answers: deque[Answer] = deque()
+        # Answers that were known while their frames were served, before all in the queue.
+        self._ready: list[Buffer] = []
         self._transport: asyncio.Transport | None = None
         self._in_frames = False
         self._reader_is_slow = False
@@ -174,6 +176,13 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._in_frames:
             self._send_ready()
 
+    def answer_at_once(self, data: Buffer) -> None:
+        """The answer to the frame that is being served; it leaves with those of the others."""
+        if self._answers:
+            self.complete(self.answer_later(), (data,))
+        else:
+            self._ready.append(data)
+
     def hold(self) -> None:
         """Start no further request until `go_on`.
 
@@ -203,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._in_frames = True
         try:
-            for frame in self._received.frames():
+            while (frame := self._received.next_frame()) is not None:
                 self._dispatcher.dispatch(self, frame)
                 if self.closed:
                     break
@@ -229,7 +238,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send_ready(self) -> None:
         answers = self._answers
-        out: list[Buffer] = []
+        out, self._ready = self._ready, []
         while answers:
             answer = answers[0]
             if answer.parts is None:

@@ -5,7 +5,6 @@ grow to that size; for such a frame exactly the missing bytes are asked for, so 
 the next frame has to be moved afterwards. A buffer that has been large shrinks when idle.
 """
 
-from collections.abc import Iterator
 from struct import Struct
 
 from headrace.core.errors import MalformedMessage
@@ -20,7 +19,7 @@ GROW_STEP = 2 * 1024 * 1024
 
 
 class ReceiveBuffer:
-    """Filled by `room` and `received`, emptied by `frames`.
+    """Filled by `room` and `received`, emptied by `next_frame`.
 
     A frame handed out is a view into the buffer and is valid only until the next call.
     """
@@ -37,6 +36,10 @@ class ReceiveBuffer:
     def room(self) -> memoryview:
         """Where the next bytes from the socket belong; never empty."""
         kept = self._end - self._start
+        if not kept and len(self._buffer) == SMALL:
+            # Nearly always: all has been taken, and what comes next has room.
+            self._start = self._end = 0
+            return self._view
         needed = self._needed(kept)
         if needed <= kept:
             # Whole frames wait to be taken. The loop may read once more all the same, and an
@@ -53,17 +56,18 @@ class ReceiveBuffer:
     def received(self, count: int) -> None:
         self._end += count
 
-    def frames(self) -> Iterator[memoryview]:
-        """Each whole frame now in the buffer, without its length prefix."""
-        while self._end - self._start >= 4:
-            (length,) = _LENGTH(self._buffer, self._start)
-            self._check(length)
-            stop = self._start + 4 + length
-            if stop > self._end:
-                return
-            frame = self._view[self._start + 4 : stop]
-            self._start = stop
-            yield frame
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame in the buffer, without its length prefix."""
+        start, end = self._start, self._end
+        if end - start < 4:
+            return None
+        (length,) = _LENGTH(self._buffer, start)
+        self._check(length)
+        stop = start + 4 + length
+        if stop > end:
+            return None
+        self._start = stop
+        return self._view[start + 4 : stop]
 
     def release_if_idle(self) -> None:
         """Give back the memory; the next bytes will claim some anew."""

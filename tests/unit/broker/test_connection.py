@@ -61,6 +61,9 @@ class ScriptedDispatcher:
         payload = bytes(frame)
         if payload == b"bad":
             raise MalformedMessage("no such thing")
+        if payload.startswith(b"now"):
+            connection.answer_at_once(payload)
+            return
         answer = connection.answer_later()
         if payload.startswith(b"later"):
             self.later.append((connection, answer, payload))
@@ -116,6 +119,25 @@ def test_answers_leave_in_the_order_of_requests() -> None:
     assert transport.written == b"a"
     door.dispatcher.finish(0)
     assert transport.written == b"alater-1blater-2c"
+
+
+def test_answers_that_are_known_at_once_keep_the_order_too() -> None:
+    door = Door()
+    connection, transport = door.connect()
+    send(connection, b"now-1", b"now-2", b"a", b"later-1", b"now-3", b"b", b"now-4")
+    assert transport.written == b"now-1now-2a"
+    door.dispatcher.finish(0)
+    assert transport.written == b"now-1now-2alater-1now-3bnow-4"
+    send(connection, b"now-5")
+    send(connection, b"b")
+    assert transport.written.endswith(b"now-4now-5b")
+
+
+def test_answers_known_before_a_malformed_request_leave() -> None:
+    connection, transport = Door().connect()
+    send(connection, b"now", b"bad")
+    assert transport.written == b"now"
+    assert transport.closed
 
 
 def test_a_request_without_answer_holds_up_nobody() -> None:
