@@ -404,3 +404,10 @@ def test_every_example_is_in_the_list_and_the_list_has_no_other() -> None:
     files = {each.name for each in EXAMPLES.glob("*.yaml")}
     listed = re.findall(r"^\| \[`([a-z-]+\.yaml)`\]\(\1\) \|", (EXAMPLES / "README.md").read_text(), re.MULTILINE)  # fmt: skip  # noqa: E501
     assert sorted(files) == sorted(listed)
+
+
+def test_every_example_can_be_printed_as_a_program() -> None:
+    for file in EXAMPLES.glob("*.yaml"):
+        program = load(file, {}).plan()
+        compile(program, file.name, "exec")
+        assert "readStream" in program
