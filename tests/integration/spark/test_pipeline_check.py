@@ -114,6 +114,20 @@ def test_an_upsert_is_checked_against_its_rows(
     assert "deleteWhen=\"op = 'd'\" cannot be used" in problem.message
 
 
+def test_a_view_of_ones_own_is_not_overwritten(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    written = Written(tmp_path, broker.bootstrap_servers, topic).table()
+    written.step(sql="SELECT * FROM input")
+    spark.range(3).createOrReplaceTempView("input")
+    try:
+        [problem] = written.load().check(spark)
+        assert spark.table("input").count() == 3
+    finally:
+        spark.catalog.dropTempView("input")
+    assert problem.message == "this session has a view 'input' of its own: drop or rename it"
+
+
 def test_a_broker_that_does_not_answer_is_told(topic: str, tmp_path: Path) -> None:
     written = Written(tmp_path, "127.0.0.1:1", topic).table()
     [problem] = written.load().check()

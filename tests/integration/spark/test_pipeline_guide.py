@@ -26,7 +26,9 @@ AT_MS = 1_769_860_800_000  # 2026-01-31T12:00:00Z, the time of the backfill
 
 
 def blocks(kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    """The blocks of one kind; commands have none."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return [text for named, text in found if named == kind]
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def test_the_first_pipeline_runs_by_the_commands_of_the_page(
     spark: SparkSession, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark, "stop", lambda: None)
-    first, backfill = [text for text in blocks("") if text.startswith("headrace ")]
+    first, backfill = blocks("")
     with Broker() as broker, Client(broker.bootstrap_servers) as client:
         (place / "clicks.yaml").write_text(fitted(blocks("yaml")[0], broker, place))
         servers = ["--bootstrap-servers", broker.bootstrap_servers]

@@ -105,6 +105,19 @@ def test_a_query_that_fails_ends_the_pipeline_and_says_why(
     assert not run.is_active
 
 
+def test_a_function_that_fails_is_told_by_what_it_raised(
+    spark: SparkSession, client: Client, topic: str, written: Written
+) -> None:
+    send(client, topic, clicks(range(3)))
+    (written.directory / "steps.py").write_text(
+        "def step(batches):\n    raise ValueError('mine')\n"
+    )
+    written.step(python={"function": "steps.py:step", "schema": "a int"}).table()
+    run = written.load().start(spark, once=True)
+    with pytest.raises(QueryFailed, match=r"^clicks-table: ValueError: mine$"):
+        run.wait(60)
+
+
 def test_a_pipeline_that_is_stopped_between_batches_has_done_whole_ones(
     spark: SparkSession, client: Client, topic: str, written: Written
 ) -> None:

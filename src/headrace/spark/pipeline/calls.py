@@ -111,7 +111,7 @@ def written(expression: Argument) -> str:
         case tuple():
             return _collection(expression)
         case str():
-            return json.dumps(expression, ensure_ascii=False)
+            return _text(expression)
         case _:
             return repr(expression)
 
@@ -121,7 +121,7 @@ def assigned(name: str, expression: Expression) -> str:
     one = f"{name} = {written(expression)}"
     if len(one) <= _WIDTH and one.count(".") < 3:
         return one
-    links = [_indented(each) for each in _chain(expression)]
+    links = _chain(expression)
     return f"{name} = (\n" + "".join(f"    {each}\n" for each in links) + ")"
 
 
@@ -143,6 +143,13 @@ def _chain(expression: Expression) -> list[str]:
             return [written(expression)]
 
 
+def _text(text: str) -> str:
+    """In lines as it was written, where nothing in it needs escaping."""
+    if "\n" in text and '"' not in text and "\\" not in text:
+        return f'"""{text}"""'
+    return json.dumps(text, ensure_ascii=False)
+
+
 def _link(expression: Call) -> str:
     given = [written(each) for each in expression.arguments]
     given += [f"{key}={written(value)}" for key, value in expression.named]
@@ -157,7 +164,3 @@ def _collection(values: tuple[Any, ...]) -> str:
 
 def _is_mapping(values: tuple[Any, ...]) -> bool:
     return bool(values) and all(isinstance(each, tuple) for each in values)
-
-
-def _indented(link: str) -> str:
-    return link.replace("\n", "\n    ")

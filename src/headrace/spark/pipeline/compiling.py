@@ -13,7 +13,7 @@ from typing import Final
 from headrace.spark.options import ERROR
 from headrace.spark.pipeline.calls import Call, Expression, Get, Name, call, with_options
 from headrace.spark.pipeline.document import Place
-from headrace.spark.pipeline.model import Pairs, Sink, Source, Spec, Sql, Topic
+from headrace.spark.pipeline.model import Pairs, Sink, Source, Spec, Sql, Step, Topic
 from headrace.spark.pipeline.rules import output_mode
 from headrace.spark.pipeline.steps import SPARK, Frames, step_calls
 from headrace.spark.pipeline.targets import batch_writer, prepared, stream_writer
@@ -43,6 +43,7 @@ class Program:
     """What one sink takes: lines that make its frame, then the one that writes it."""
 
     sink: Sink
+    steps: tuple[Step, ...]
     frame: str
     lines: tuple[Line, ...]
     write: Line
@@ -63,7 +64,8 @@ def streaming_program(spec: Spec, sink: Sink, servers: str, *, once: bool = Fals
     elif spec.every is not None:
         written = call(written, "trigger", processingTime=spec.every)
     query = f"{frames.name}_query"
-    return Program(sink, frames.name, lines, Line(query, call(written, "start"), sink.place))
+    start = Line(query, call(written, "start"), sink.place)
+    return Program(sink, spec.steps_of(sink), frames.name, lines, start)
 
 
 def batch_program(
@@ -76,7 +78,7 @@ def batch_program(
         options.pop(name, None)
     lines = _frame_lines(spec, sink, frames, Get(SPARK, "read"), options)
     write = batch_writer(sink, Name(frames.name), connection_of(spec, sink, servers), once_as)
-    return Program(sink, frames.name, lines, Line(None, write, sink.place))
+    return Program(sink, spec.steps_of(sink), frames.name, lines, Line(None, write, sink.place))
 
 
 def connection_of(spec: Spec, sink: Sink, servers: str) -> dict[str, str]:

@@ -1,12 +1,12 @@
 """A program's lines carried out in a session; what Spark refuses is told at its line."""
 
-import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, as all the world calls it
 from pyspark.sql.types import StructType
@@ -17,13 +17,15 @@ from headrace.spark.pipeline.calls import done
 from headrace.spark.pipeline.compiling import Line, Program
 from headrace.spark.pipeline.document import Findings, Place
 from headrace.spark.pipeline.functions import load_function, load_processor
-from headrace.spark.pipeline.model import Spec
+from headrace.spark.pipeline.model import Spec, Sql
 from headrace.spark.pipeline.steps import INPUT
 from headrace.spark.pipeline.tables import read_table
 from headrace.spark.sink import each_batch
 
-# PySpark logs every refusal with the whole trace, beside raising it.
-_REFUSALS: Final = logging.getLogger("SQLQueryContextLogger")
+# PySpark logs every refusal with the whole trace, beside raising it. Its logger is of a class of
+# its own, which a plain `getLogger` would get ahead of.
+_REFUSALS: Final = PySparkLogger.getLogger("SQLQueryContextLogger")
+_TRACE: Final = "Traceback (most recent call last):"
 _POSITION: Final = re.compile(r"\(?line (\d+),? pos (\d+)\)?")
 
 
@@ -43,15 +45,31 @@ def names_for(spark: SparkSession) -> dict[str, Any]:
 def frame_of(program: Program, spark: SparkSession, findings: Findings) -> DataFrame | None:
     """The frame that a program makes, or None where Spark refuses a line of it."""
     names = names_for(spark)
+    needs_view = any(isinstance(step, Sql) for step in program.steps)
+    if needs_view and not _has_place_for_view(program, spark, findings):
+        return None
     try:
         with without_traces():
             for line in program.lines:
                 if not _do(line, names, findings):
                     return None
     finally:
-        spark.catalog.dropTempView(INPUT)
+        if needs_view:
+            spark.catalog.dropTempView(INPUT)
     frame: DataFrame = names[program.frame]
     return frame
+
+
+def _has_place_for_view(program: Program, spark: SparkSession, findings: Findings) -> bool:
+    """Whether the name that a query sees its rows by is free, and queries are looked at at once."""
+    place = next(step.place for step in program.steps if isinstance(step, Sql))
+    if getattr(spark, "_jvm", None) is None:
+        findings.add(place, "over Spark Connect a step cannot be `sql`: use select and window")
+        return False
+    if any(each.isTemporary and each.name == INPUT for each in spark.catalog.listTables()):
+        findings.add(place, f"this session has a view {INPUT!r} of its own: drop or rename it")
+        return False
+    return True
 
 
 def _do(line: Line, names: dict[str, Any], findings: Findings) -> bool:
@@ -75,11 +93,14 @@ def _place(line: Line, error: Exception) -> Place:
 
 
 def reason(error: Exception) -> str:
-    """What Spark says is wrong, without the plan and the traces behind it."""
-    lines = [each.strip() for each in str(error).splitlines() if each.strip()]
-    if not lines:
-        return type(error).__name__
-    return lines[0].partition(" SQLSTATE:")[0].rstrip(";")
+    """What is wrong in one line, without the plans and traces around it."""
+    text = str(error).partition("=== Streaming Query ===")[0]
+    if _TRACE in text:  # Python on a worker or the planner: what was raised follows its trace
+        trace = text.rpartition(_TRACE)[2].splitlines()
+        raised = [line for line in trace if line and not line[0].isspace()]
+        return re.sub(r"^(\w+\.)+(?=\w+:)", "", raised[0]) if raised else _TRACE
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0].partition(" SQLSTATE:")[0].rstrip(";") if lines else type(error).__name__
 
 
 def check_schema(spec: Spec, findings: Findings) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.core.errors import InvalidConfig
 from headrace.spark.pipeline.checkpoints import has_past, last_batch
+from headrace.spark.pipeline.frames import reason
 from headrace.spark.pipeline.functions import load_function
 from headrace.spark.pipeline.listing import pipeline_files
 from headrace.spark.pipeline.model import Value
@@ -103,6 +104,37 @@ def test_functions_come_from_files_and_modules(tmp_path: Path) -> None:
 def test_functions_that_are_not_there_are_told(where: str, said: str) -> None:
     with pytest.raises(InvalidConfig, match=said):
         load_function(where)
+
+
+TRACE = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "steps.py", line 3, in f
+    raise ValueError('first')
+ValueError: first
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "steps.py", line 5, in f
+    raise errors.Worse('second')
+house.core.errors.Worse: second: house.x
+ SQLSTATE: 38000
+=== Streaming Query ===
+Identifier: a
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (TRACE, "Worse: second: house.x"),
+        ("[A.B] It is wrong. SQLSTATE: 42000; line 1 pos 2;\n'Plan x\n", "[A.B] It is wrong."),
+        ("\n[P] Near 'x'. SQLSTATE: 1 (line 1, pos 9)\n\n== SQL ==\nx\n", "[P] Near 'x'."),
+        ("Sorting is not supported;\n~Sort\n", "Sorting is not supported"),
+        ("", "ValueError"),
+    ],
+)
+def test_the_reason_of_a_failure_is_one_line(text: str, found: str) -> None:
+    assert reason(ValueError(text)) == found
 
 
 def test_pipelines_of_a_directory_are_its_yaml_files(tmp_path: Path) -> None:

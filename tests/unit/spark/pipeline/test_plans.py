@@ -101,6 +101,13 @@ def test_what_is_written_is_what_is_done() -> None:
     assert done(expression, names) == eval(written(expression), names)
 
 
+def test_a_query_of_several_lines_is_printed_in_lines() -> None:
+    step = "steps:\n  - sql: |\n      SELECT 'a' AS x\n      FROM input\n"
+    plan = load(SMALL + step).plan("broker:9092")
+    ast.parse(plan)
+    assert 'console = spark.sql("""SELECT \'a\' AS x\nFROM input\n""")\n' in plan
+
+
 def test_long_calls_have_a_line_each() -> None:
     chain: Call = call(Name("x"), "first", "a" * 50)
     text = assigned("y", call(chain, "second", (("b", Secret("c")),), flag=True))
