@@ -68,6 +68,27 @@ async def test_that_no_broker_answers_is_told_soon(is_listening: bool, tmp_path:
             assert doors.stop() == 0
 
 
+async def test_a_publish_is_not_tried_for_longer_than_told(broker: Broker, tmp_path: Path) -> None:
+    text = free_port(HOST)
+    command = [*COMMAND, "--bootstrap-servers", broker.bootstrap_servers, "--timeout", "0.5"]
+    command += ["--http", "off", "--text", f"{HOST}:{text}"]
+    doors = ServerProcess("headrace doors", command, tmp_path / "doors.out")
+    doors.start()
+    try:
+        doors.wait_until(lambda: accepts(HOST, text), 30)
+        async with asyncio.timeout(15), TextClient(HOST, text) as client:
+            while not (await client.ask("PUBLISH orders hello"))[0].startswith("OK"):
+                pass  # half a second is little for a first answer on a busy machine
+            broker.kill()
+            (told,) = await client.ask("PUBLISH orders again")
+            assert told.startswith("ERR ")
+            broker.start()
+            while not (await client.ask("PUBLISH orders again"))[0].startswith("OK"):
+                await asyncio.sleep(0.05)
+    finally:
+        assert doors.stop() == 0
+
+
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [

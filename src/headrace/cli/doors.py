@@ -133,11 +133,13 @@ async def _open_text(
     if address is None:
         return []
     from headrace.client import AsyncClient
-    from headrace.gateway import Gateway
+    from headrace.gateway import Gateway, GatewayLimits
     from headrace.text.server import serve
     from headrace.text.settings import settings_of
 
-    gateway = await open_doors.enter_async_context(Gateway(AsyncClient(settings)))
+    # Over HTTP a request says itself how long writing may take.
+    limits = GatewayLimits(produce_ms=settings.call_timeout_ms)
+    gateway = await open_doors.enter_async_context(Gateway(AsyncClient(settings), limits=limits))
     server = await serve(gateway, settings_of(config, address))
     open_doors.push_async_callback(server.close)
     return [f"text://{server.host}:{server.port}"]

@@ -19,7 +19,6 @@ from headrace.gateway.values import GatewayLimits, OutRecord, Produced, ReadResu
 
 _READ_BYTES = 1024 * 1024
 _READ_RECORDS = 10_000
-_PRODUCE_MS = 30_000
 
 
 class Gateway:
@@ -60,15 +59,17 @@ class Gateway:
         records: Sequence[OutRecord],
         *,
         acks: int = -1,
-        timeout_ms: int = _PRODUCE_MS,
+        timeout_ms: int | None = None,
         key: str | None = None,
     ) -> list[Produced]:
         """Write records and say of each where it went or why it did not, in their order.
 
+        `timeout_ms` None means the limit of this gateway.
         `key` is an idempotency key: the same request sent again, also after a crash, is answered
         with the offsets of the first. Raises where nothing can be tried at all.
         """
-        return await self._producing.produce(topic, records, acks, timeout_ms, key)
+        limit_ms = self.limits.produce_ms if timeout_ms is None else timeout_ms
+        return await self._producing.produce(topic, records, acks, limit_ms, key)
 
     async def read(
         self,

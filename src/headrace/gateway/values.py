@@ -48,11 +48,13 @@ class GatewayLimits:
     `key_lifetime_ms`, which must be less than the brokers' `producer.id.expiration.ms`. Of keys
     that are good, times the partitions that each writes to, there are at most `keys_max`: one costs
     some 300 bytes here, and 430 in the broker for as long as it remembers producers. `lookup_ms` is
-    how long a topic that does not exist yet is waited for.
+    how long a topic that does not exist yet is waited for, `produce_ms` how long writing is tried
+    where a call does not say.
     """
 
     batch_bytes: int = 1_000_000
     lookup_ms: int = 1_000
+    produce_ms: int = 30_000
     key_lifetime_ms: int = 12 * 3_600_000
     keys_max: int = 200_000
     key_chars: int = 255
