@@ -69,10 +69,12 @@ def stream(
     sink_format: str = "headrace",
     marker: str | None = None,
     kill_when: str | None = None,
+    count_by: str | None = None,
 ) -> int:
     """A stream over what is there now; `faulty` is source or sink. How many batches had rows.
 
     With `marker`, its fault is to kill this driver; with `kill_when`, that file is, once there.
+    With `count_by`, rows are counted by that column, and all counts are written each time.
     """
     if faulty:
         spark_faults.register(spark)
@@ -83,10 +85,12 @@ def stream(
         threading.Thread(target=kill_at_sight, args=watch, daemon=True).start()
     if faulty == "sink":
         sink_format = spark_faults.NAME
+    rows = _rows(spark, source, faulty).selectExpr(*columns)
+    if count_by is not None:
+        rows = rows.groupBy(count_by).count()
     query = (
-        _rows(spark, source, faulty)
-        .selectExpr(*columns)
-        .writeStream.format(sink_format)
+        rows.writeStream.format(sink_format)
+        .outputMode("append" if count_by is None else "complete")
         .options(**sink)
         .trigger(availableNow=True)
         .start()

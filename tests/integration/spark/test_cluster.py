@@ -6,22 +6,18 @@ replaced before the next test, so the order does not matter.
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-import tarfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from headrace.client import Client
 from headrace.spark.archive import verify
-from headrace.testing import Broker
 from tests.integration.spark.conftest import Options, TopicMaker
 from tests.integration.spark.test_sinks import archived, from_start, places, records
 from tests.support.groups import required
@@ -31,14 +27,12 @@ from tests.support.spark_cluster import (
     standalone_cluster,
     wait_for,
 )
-from tests.support.spark_drivers import REPOSITORY, Driver
+from tests.support.spark_drivers import Driver
 from tests.support.spark_faults import Compared, Point, arm, compare, fault_options, held
-from tests.support.spark_jobs import QUICK_JVM
 from tests.support.spark_readers import numbered, send
 from tests.support.tools import java
 
 PATIENCE_SECONDS = 120
-COMMAND_SECONDS = 300
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -204,99 +198,30 @@ def test_a_worker_killed_in_the_middle_leaves_each_row_in_parquet_once(
     assert sum(pq.read_metadata(each).num_rows for each in path.glob("*.parquet")) >= 600
 
 
-# -- the guide, and pipelines
-
-PAGE = REPOSITORY / "docs" / "spark-cluster.md"
-QUICK = {**EXECUTORS, "spark.driver.memory": "512m", "spark.driver.extraJavaOptions": QUICK_JVM}
-
-
-def block(title: str, language: str = "", containing: str = "") -> str:
-    """The first block of a section, of a language, that holds some words."""
-    [section] = [
-        part
-        for part in re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
-        if part.startswith(f"{title}\n")
-    ]
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    texts: list[str] = [text for kind, text in found if kind == language]
-    return next(each for each in texts if containing in each)
-
-
-def ran(command: list[str], directory: Path) -> str:
-    """Run a command to its end; what it said."""
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    done = subprocess.run(
-        command,
-        cwd=directory,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.mark.long
-def test_the_guide_runs_a_job_whose_environment_travels_as_an_archive(
-    cluster: StandaloneCluster, broker: Broker, client: Client, tmp_path: Path
-) -> None:
-    """The archive holds a Python that stands for a packed one; how it is found is tested."""
-    cluster.make_whole()
-    topic = broker.create_topic("orders", partitions=2)
-    filled(client, topic)
-    python = tmp_path / "environment" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    with tarfile.open(tmp_path / "environment.tar.gz", "w:gz") as archive:
-        archive.add(python, "bin/python")
-    job = block("Standalone", "python").replace("broker:9092", broker.bootstrap_servers)
-    (tmp_path / "job.py").write_text(job.replace("/shared/", f"{tmp_path}/shared/"))
-    submit = block("Pack the environment", containing="spark-submit").split()
-    submit = [word.replace("spark://master:7077", cluster.url) for word in submit]
-    settings = [word for pair in QUICK.items() for word in ("--conf", "=".join(pair))]
-    ran([*submit[:-1], *settings, submit[-1]], tmp_path)
-    table = tmp_path / "shared" / "orders"
-    assert compare(places(client, topic), archived(table)) == Compared(0, 0, 0)
-    assert [each.lag for each in client.admin.group_lag("orders-archive")] == [0, 0]
-
-
-PIPELINE = """
-name: on-a-cluster
-bootstrap_servers: {servers}
-checkpoint: {directory}/checkpoints
-source:
-  topics: [{topic}]
-  from: earliest
-  value: {{format: json, schema: "user string, item int"}}
-steps:
-  - filter: "item % 2 = 0"
-sinks:
-  - delta: {{path: {directory}/table}}
-"""
-
-
-@pytest.mark.long
-def test_a_pipeline_runs_on_a_cluster_unchanged(
+@pytest.mark.parametrize("point", ["reading", "task-middle", "task-end"])
+def test_a_worker_killed_in_the_middle_changes_no_count(
     cluster: StandaloneCluster,
-    broker: Broker,
+    driver: Driver,
     client: Client,
     make_topic: TopicMaker,
+    to: Options,
+    checkpoint: str,
     tmp_path: Path,
+    point: Point,
 ) -> None:
-    cluster.make_whole()
-    topic = make_topic(partitions=2)
+    """State and shuffled rows go with it: Spark runs whole stages again."""
+    topic, table = make_topic(partitions=2), tmp_path / "table"
     for partition in (0, 1):
-        values = [b'{"user":"u","item":%d}' % number for number in range(100)]
+        values = [b"%d" % (number % 7) for number in range(300)]
         send(client, topic, values, partition=partition)
-    text = PIPELINE.format(servers=broker.bootstrap_servers, directory=tmp_path, topic=topic)
-    (tmp_path / "orders.yaml").write_text(text)
-    words = block("Standalone", containing="headrace pipeline").split()
-    words = [word.replace("spark://master:7077", cluster.url) for word in words]
-    settings = [word for pair in QUICK.items() for word in ("--set", "=".join(pair))]
-    ran([sys.executable, "-m", *words, "--once", *settings], tmp_path)
-    wanted = [(partition, offset) for partition in (0, 1) for offset in range(0, 100, 2)]
-    assert compare(wanted, archived(tmp_path / "table")) == Compared(0, 0, 0)
+    KilledWorker(cluster, driver, tmp_path).run(
+        point,
+        from_start(to, topic, maxOffsetsPerTrigger=200),
+        {"path": str(table), "checkpointLocation": checkpoint},
+        columns=["CAST(value AS STRING) AS value"],
+        count_by="value",
+    )
+    rows = DeltaTable(table).to_pyarrow_table().to_pylist()
+    wanted = Counter(str(number % 7) for number in range(300) for _ in (0, 1))
+    assert sorted((row["value"], row["count"]) for row in rows) == sorted(wanted.items())
