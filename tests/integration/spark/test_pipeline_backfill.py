@@ -59,6 +59,18 @@ def test_a_table_that_a_stream_fills_takes_a_backfill_and_the_stream_goes_on(
     assert sorted(row["id"] for row in written.rows()) == [0, 1, 2, 3, 4]
 
 
+def test_bad_records_of_a_range_are_letters_whichever_sinks_are_chosen(
+    spark: SparkSession, client: Client, topic: str, make_topic: TopicMaker, written: Written
+) -> None:
+    dead = make_topic("dead")
+    send(client, topic, [*clicks([1]), b"not json"])
+    written.document["on_bad_record"] = {"dead_letter": dead}
+    pipeline = written.table().table("second").load()
+    pipeline.backfill(spark, "earliest", sinks=["second"])
+    assert [each.value for each in records(client, dead)] == [b"not json"]
+    assert len(written.rows("second")) == 1
+
+
 def test_windows_and_dedup_run_as_a_batch_into_a_topic(
     spark: SparkSession, client: Client, topic: str, make_topic: TopicMaker, written: Written
 ) -> None:

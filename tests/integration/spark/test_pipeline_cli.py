@@ -1,4 +1,4 @@
-"""`headrace pipeline`, in the session that the tests share; in the long form by a process of its own."""
+"""`headrace pipeline` in the session that the tests share; in the long form in its own process."""
 
 from __future__ import annotations
 

@@ -130,13 +130,9 @@ def refusal(written: Written, spark: SparkSession) -> str:
     ("sink", "said"),
     [
         ({"delta": {"path": "table"}}, "has rows of an earlier query: if the checkpoint was lost"),
-        (
-            {"delta": {"path": "table", "upsert": {"on": ["id"]}}},
-            "has rows of an earlier query: if the checkpoint was lost",
-        ),
         ({"parquet": {"path": "files"}}, "_spark_metadata has batches of an earlier query"),
     ],
-    ids=["delta", "upsert", "parquet"],
+    ids=["delta", "parquet"],
 )
 def test_a_lost_checkpoint_is_told_by_the_sink(
     spark: SparkSession,

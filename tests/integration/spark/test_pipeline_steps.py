@@ -104,40 +104,40 @@ def test_dedup_keeps_the_first_of_each_key(
     assert values(written.rows(), "id", "offset") == [(1, 0), (2, 1), (3, 3)]
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "json", "delta"])
-def test_a_table_is_joined(
-    spark: SparkSession, client: Client, topic: str, written: Written, kind: str
+def test_tables_of_every_format_are_joined(
+    spark: SparkSession, client: Client, topic: str, written: Written
 ) -> None:
-    path = str(written.directory / "items")
-    rows = [("item-0", "cup"), ("item-1", "jug")]
-    if kind == "delta":
-        table = pa.table({"item": [row[0] for row in rows], "title": [row[1] for row in rows]})
-        write_deltalake(path, table, partition_by=["title"])
-    else:
-        frame = spark.createDataFrame(rows, "item string, title string")
-        frame.write.format(kind).option("header", True).save(path)
-    table_step: dict[str, Any] = {"format": kind, "path": "items"}
-    if kind == "csv":
-        table_step["options"] = {"header": True}
+    """One query with a join for each: rows without a match stay."""
     send(client, topic, clicks(range(3)))
-    written.step(join={"table": table_step, "on": ["item"]}).table().run(spark)
-    assert [row["title"] for row in sorted(written.rows(), key=lambda row: row["id"])] == [
-        "cup",
-        "jug",
-        None,
-    ]
-
-
-@pytest.mark.parametrize(("how", "ids"), [("inner", [0, 3]), ("semi", [0, 3]), ("anti", [1, 2])])
-def test_a_join_may_leave_rows_out(
-    spark: SparkSession, written: Written, client: Client, topic: str, how: str, ids: list[int]
-) -> None:
-    path = str(written.directory / "items.json")
-    Path(path).write_text('{"item": "item-0"}\n')
-    send(client, topic, clicks(range(4)))
-    written.step(join={"table": {"format": "json", "path": path}, "on": ["item"], "how": how})
+    rows = [("item-0", "cup"), ("item-1", "jug")]
+    kinds = ("csv", "parquet", "json", "delta")
+    for kind in kinds:
+        path = str(written.directory / kind)
+        if kind == "delta":
+            table = pa.table({"item": [row[0] for row in rows], kind: [row[1] for row in rows]})
+            write_deltalake(path, table, partition_by=[kind])
+        else:
+            frame = spark.createDataFrame(rows, f"item string, {kind} string")
+            frame.coalesce(1).write.format(kind).option("header", True).save(path)
+        options = {"options": {"header": True}} if kind == "csv" else {}
+        written.step(join={"table": {"format": kind, "path": kind, **options}, "on": ["item"]})
     written.table().run(spark)
-    assert sorted(row["id"] for row in written.rows()) == ids
+    found = values(written.rows(), "id", *kinds)
+    assert found == [(0, *["cup"] * 4), (1, *["jug"] * 4), (2, *[None] * 4)]
+
+
+def test_a_join_may_leave_rows_out(
+    spark: SparkSession, written: Written, client: Client, topic: str
+) -> None:
+    send(client, topic, clicks(range(6)))
+    for how, ids in (("inner", [0, 1, 2, 3]), ("semi", [1, 2, 3, 4, 5]), ("anti", [3])):
+        lines = [f'{{"id": {number}, "by_{how}": true}}\n' for number in ids]
+        (written.directory / f"{how}.json").write_text("".join(lines))
+        table = {"format": "json", "path": f"{how}.json"}
+        written.step(join={"table": table, "on": ["id"], "how": how})
+    written.table().run(spark)
+    assert values(written.rows(), "id", "by_inner") == [(1, True), (2, True)]
+    assert not {"by_semi", "by_anti"} & written.rows()[0].keys()
 
 
 def test_a_function_of_a_file_goes_over_arrow_batches(

@@ -79,7 +79,9 @@ def backfill(
     with configured(spark, spec.spark_settings):
         names = [None if again else _name(spec, sink, bounds) for sink in chosen]
         programs = [
-            batch_program(spec, sink, servers, bounds, name)
+            batch_program(
+                spec, sink, servers, bounds, once_as=name, sends_letters=sink is chosen[0]
+            )
             for sink, name in zip(chosen, names, strict=True)
         ]
         # Every frame before the first write: what is wrong is told before anything is done.

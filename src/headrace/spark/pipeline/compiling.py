@@ -13,7 +13,7 @@ from typing import Final
 from headrace.spark.options import ERROR
 from headrace.spark.pipeline.calls import Call, Expression, Get, Name, call, with_options
 from headrace.spark.pipeline.document import Place
-from headrace.spark.pipeline.model import Pairs, Sink, Source, Spec, Sql, Step, Topic
+from headrace.spark.pipeline.model import Pairs, Sink, Spec, Sql, Step, Topic
 from headrace.spark.pipeline.rules import output_mode
 from headrace.spark.pipeline.steps import SPARK, Frames, step_calls
 from headrace.spark.pipeline.targets import batch_writer, prepared, stream_writer
@@ -24,7 +24,18 @@ STREAM_OPTIONS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTri
 # Options of the source that its sinks need too, to be let in by the same brokers.
 _SHARED: Final = ("kafka.security.", "kafka.ssl.")
 # Names that a program has already.
-_TAKEN: Final = ("spark", "F", "table", "query", "session", "upsert")
+_TAKEN: Final = (
+    "spark",
+    "F",
+    "table",
+    "query",
+    "session",
+    "upsert",
+    "each_batch",
+    "load_function",
+    "load_processor",
+    "read_table",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +60,23 @@ class Program:
     write: Line
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How a program reads; of several that read the same, one sends the dead letters."""
+
+    reader: Expression
+    servers: str
+    sends_letters: bool
+
+
 def streaming_program(spec: Spec, sink: Sink, servers: str, *, once: bool = False) -> Program:
     """The sink's streaming query, all but its start."""
     frames = Frames(streaming=True, name=variable(spec, sink), mode=output_mode(sink))
-    options = _source_options(spec, sink, servers, spec.source.starting)
+    reading = _Reading(Get(SPARK, "readStream"), servers, sends_letters=sink is spec.sinks[0])
+    options = _source_options(spec, reading, spec.source.starting)
     if spec.source.commit_group is not None:
         options["commitGroup"] = group_of(spec, sink)
-    lines = _frame_lines(spec, sink, frames, Get(SPARK, "readStream"), options)
+    lines = _frame_lines(spec, sink, frames, reading, options)
     written = stream_writer(sink, Name(frames.name), connection_of(spec, sink, servers))
     written = call(written, "queryName", spec.query_name(sink))
     written = call(written, "option", "checkpointLocation", spec.checkpoint_of(sink))
@@ -69,14 +90,21 @@ def streaming_program(spec: Spec, sink: Sink, servers: str, *, once: bool = Fals
 
 
 def batch_program(
-    spec: Spec, sink: Sink, servers: str, bounds: Pairs, once_as: str | None
+    spec: Spec,
+    sink: Sink,
+    servers: str,
+    bounds: Pairs,
+    *,
+    once_as: str | None,
+    sends_letters: bool,
 ) -> Program:
     """The sink's steps over a range of offsets, as one batch that is written under a name."""
     frames = Frames(streaming=False, name=variable(spec, sink))
-    options = _source_options(spec, sink, servers, bounds)
+    reading = _Reading(Get(SPARK, "read"), servers, sends_letters)
+    options = _source_options(spec, reading, bounds)
     for name in STREAM_OPTIONS:
         options.pop(name, None)
-    lines = _frame_lines(spec, sink, frames, Get(SPARK, "read"), options)
+    lines = _frame_lines(spec, sink, frames, reading, options)
     write = batch_writer(sink, Name(frames.name), connection_of(spec, sink, servers), once_as)
     return Program(sink, spec.steps_of(sink), frames.name, lines, Line(None, write, sink.place))
 
@@ -110,11 +138,11 @@ def group_of(spec: Spec, sink: Sink) -> str:
 
 
 def _frame_lines(
-    spec: Spec, sink: Sink, frames: "Frames", reader: Expression, options: dict[str, str]
+    spec: Spec, sink: Sink, frames: Frames, reading: _Reading, options: dict[str, str]
 ) -> tuple[Line, ...]:
-    source = spec.source
-    frame = call(_read(reader, options), "load")
-    lines = [Line(frames.name, _with_columns(spec, source, frame, sink), source.place)]
+    source = with_options(call(reading.reader, "format", "headrace"), options)
+    columns = _with_columns(spec, call(source, "load"), reading)
+    lines = [Line(frames.name, columns, spec.source.place)]
     for step in spec.steps_of(sink):
         first_line = step.first_line if isinstance(step, Sql) else None
         lines += [
@@ -127,17 +155,12 @@ def _frame_lines(
     return tuple(lines)
 
 
-def _read(reader: Expression, options: dict[str, str]) -> Call:
-    return with_options(call(reader, "format", "headrace"), options)
-
-
-def _source_options(spec: Spec, sink: Sink, servers: str, bounds: Pairs) -> dict[str, str]:
-    source = spec.source
-    letters = spec.dead_letter_topic if sink is spec.sinks[0] else None
-    names = ["value", *record_columns(source, with_errors=letters is None)]
+def _source_options(spec: Spec, reading: _Reading, bounds: Pairs) -> dict[str, str]:
+    letters = spec.dead_letter_topic if reading.sends_letters else None
+    names = ["value", *record_columns(spec.source, with_errors=letters is None)]
     options = {
-        "kafka.bootstrap.servers": servers,
-        **dict(source.options),
+        "kafka.bootstrap.servers": reading.servers,
+        **dict(spec.source.options),
         **dict(bounds),
         "columns": ",".join(names),
     }
@@ -146,16 +169,15 @@ def _source_options(spec: Spec, sink: Sink, servers: str, bounds: Pairs) -> dict
     return options
 
 
-def _with_columns(spec: Spec, source: Source, frame: Call, sink: Sink) -> Call:
+def _with_columns(spec: Spec, frame: Call, reading: _Reading) -> Call:
     """The value's fields as columns, then those of the record."""
-    sends = spec.dead_letter_topic is not None and sink is spec.sinks[0]
-    leaves_out = spec.dead_letter_topic is not None and not sends
-    if leaves_out:
+    value, has_letters = spec.source.value, spec.dead_letter_topic is not None
+    if has_letters and not reading.sends_letters:
         frame = call(frame, "where", f"{ERROR} IS NULL")
-    others = record_columns(source, with_errors=spec.dead_letter_topic is None)
-    if not source.value.has_fields:
+    others = record_columns(spec.source, with_errors=not has_letters)
+    if not value.has_fields:
         return call(frame, "select", "value", *others)
-    if source.value.column is None:
+    if value.column is None:
         return call(frame, "select", "value.*", *others)
-    named = call(frame, "withColumnRenamed", "value", source.value.column)
-    return call(named, "select", source.value.column, *others)
+    named = call(frame, "withColumnRenamed", "value", value.column)
+    return call(named, "select", value.column, *others)

@@ -106,7 +106,7 @@ def _columns(fields: Fields) -> tuple[str, ...]:
 def _passed_on(fields: Fields) -> list[tuple[str, str, Place]]:
     node = fields.node("options")
     entries = node.entries if isinstance(node, Table) else {}
-    known = {name.lower() for name in SOURCE_NAMES}
+    known = {name.lower(): name for name in SOURCE_NAMES}
     for name, entry in entries.items():
         low = name.lower()
         if low in _OWN:
@@ -114,7 +114,11 @@ def _passed_on(fields: Fields) -> list[tuple[str, str, Place]]:
         elif low not in known and not low.startswith("kafka."):
             allowed = [each for each in SOURCE_NAMES if each.lower() not in _OWN]
             fields.findings.add(entry.place, unknown(name, [*allowed, "kafka.*"], "the source"))
-    return [(name, text, entries[name].place) for name, text in fields.pairs("options")]
+    # By their proper names: the source does not mind capitals, but what leaves some out does.
+    return [
+        (known.get(name.lower(), name.lower()), text, entries[name].place)
+        for name, text in fields.pairs("options")
+    ]
 
 
 def _bound(fields: Fields, key: str, side: str) -> Pairs:

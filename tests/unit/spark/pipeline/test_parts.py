@@ -89,6 +89,7 @@ def test_functions_come_from_files_and_modules(tmp_path: Path) -> None:
     first = load_function(f"{tmp_path}/one/steps.py:step")
     second = load_function(f"{tmp_path}/two/steps.py:step")
     assert (first(), second()) == ("one", "two")
+    assert first.__module__ != second.__module__, "one would hide the other from pickle"
     assert load_function("os.path:join") is os.path.join
 
 

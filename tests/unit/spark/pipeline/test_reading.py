@@ -80,3 +80,10 @@ def test_queries_and_checkpoints_are_named_after_pipeline_and_sink() -> None:
     [sink] = pipeline.spec.sinks
     assert pipeline.query_names == ("clicks-console",)
     assert pipeline.spec.checkpoint_of(sink) == "/data/checkpoints/clicks/console"
+
+
+def test_options_have_their_proper_names_whatever_their_capitals() -> None:
+    options = "{MINPARTITIONS: 3, Kafka.Client.Id: me}"
+    spec = load(SMALL.replace("[clicks]", f"[clicks], options: {options}")).spec
+    found = dict(spec.source.options)
+    assert found == {"subscribe": "clicks", "minPartitions": "3", "kafka.client.id": "me"}
