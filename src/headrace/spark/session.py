@@ -35,6 +35,8 @@ DEFAULT_SETTINGS: Final = {
     # Otherwise dates and windows depend on the machine that a job happens to run on.
     "spark.sql.session.timeZone": "UTC",
 }
+# What a driver says on its terminal: a Connect server was told when it was started.
+_TERMINAL_SETTINGS: Final = ("spark.log.level", "spark.ui.")
 
 
 class JavaNotFound(HeadraceError):
@@ -57,7 +59,8 @@ def session(
     builder = SparkSession.builder.appName(name)
     if master is not None and master.startswith("sc://"):
         for key, value in {**DEFAULT_SETTINGS, **(settings or {})}.items():
-            builder = builder.config(key, value)
+            if not key.startswith(_TERMINAL_SETTINGS):
+                builder = builder.config(key, value)
         return builder.remote(master).getOrCreate()
     prepare()
     # Under spark-submit the gateway is there already, and with it the master.

@@ -100,6 +100,42 @@ def test_counts_in_update_mode_go_to_a_topic_by_way_of_a_server(
 
 
 @pytest.mark.long
+def test_a_pipeline_runs_by_way_of_a_server_unchanged(
+    server: str, broker: Broker, client: Client, make_topic: TopicMaker, tmp_path: Path
+) -> None:
+    topic, target = make_topic(partitions=2), make_topic()
+    for partition in (0, 1):
+        send(client, topic, [b'{"n": %d}' % number for number in range(50)], partition=partition)
+    (tmp_path / "numbers.yaml").write_text(
+        f"""
+name: numbers
+bootstrap_servers: {broker.bootstrap_servers}
+checkpoint: {tmp_path}/checkpoints
+source:
+  topics: [{topic}]
+  from: earliest
+  value: {{format: json, schema: "n int"}}
+sinks:
+  - delta: {{path: {tmp_path}/table}}
+  - topic: {{name: {target}, value: json}}
+"""
+    )
+    words = ["pipeline", "run", "numbers.yaml", "--once", "--master", server]
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
+    assert compare(places(client, topic), archived(tmp_path / "table")) == Compared(0, 0, 0)
+    assert len(records(client, target)) == 100
+
+
+@pytest.mark.long
 def test_the_guide_connects_to_a_server(
     server: str, broker: Broker, client: Client, make_topic: TopicMaker
 ) -> None:

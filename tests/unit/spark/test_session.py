@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from headrace.spark import session as sessions
 from headrace.spark.session import JavaNotFound, find_java, wrap_java
 
 
@@ -89,3 +92,22 @@ def test_a_wrapper_that_is_there_is_used_again(tmp_path: Path) -> None:
     before = (home / "bin" / "java").stat().st_ino
     wrap_java(tmp_path / "jdk", tmp_path / "wrapped")
     assert (home / "bin" / "java").stat().st_ino == before
+
+
+def test_a_connect_server_is_asked_without_a_java_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_java() -> None:
+        raise AssertionError("Java was looked for")
+
+    asked: dict[str, str] = {}
+
+    def get(builder: Any) -> None:
+        asked.update(builder._options)
+
+    monkeypatch.setattr(sessions, "prepare", no_java)
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", get)
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"}
+    sessions.session("orders", master="sc://somewhere:15002", settings=settings)
+    assert asked["spark.remote"] == "sc://somewhere:15002"
+    assert asked["spark.sql.shuffle.partitions"] == "2"
+    assert asked["spark.sql.session.timeZone"] == "UTC"
+    assert "spark.log.level" not in asked, "a server cannot be told that any more"
