@@ -43,6 +43,7 @@ from headrace.spark.delta_table import (
 from headrace.spark.options import SOURCE_NAMES
 from headrace.spark.sink_options import SPARK_NAMES, TOPIC_SINK_NAMES
 from headrace.spark.table_files import Attempt, Stage, StagedFile, staged_by
+from headrace.spark.workers import settle
 
 logger = logging.getLogger(__name__)
 
@@ -122,6 +123,7 @@ class _Writer:
         self._writer = uuid.uuid4().hex
 
     def _stage(self, batches: Iterator[pa.RecordBatch]) -> Staged:
+        settle()
         options = self._options
         attempt = _attempt(self._writer)
         with Stage(options.root, options.schema, options.partition_by, attempt) as stage:
@@ -136,7 +138,7 @@ class _Writer:
         write = self._write_of(staged, batch)
         table = open_table(self._options.path)
         if table is not None and write.is_in(table):
-            logger.info("written before: %s", write)
+            logger.info("written before: write=%s", write)
             self._remove(file.path for file in files)
         elif files or self._options.overwrite:
             self._commit(table, files, write)

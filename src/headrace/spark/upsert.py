@@ -89,7 +89,7 @@ def _merge(rows: DataFrame, options: UpsertOptions, write: Write) -> bool:
     merge = Merge(options, rows.schema, write)
     if not merge.is_done():
         return merge.run(newest(rows, options, merge.columns).toArrow())
-    logger.info("written before: %s", write)
+    logger.info("written before: write=%s", write)
     return False
 
 
