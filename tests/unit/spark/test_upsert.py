@@ -166,9 +166,8 @@ def test_a_row_without_a_key_is_refused_and_nothing_is_written(table: Path) -> N
 
 def test_a_query_without_a_past_does_not_merge_into_anothers_table(table: Path) -> None:
     Customers(table).batch(0, (1, "ada", 10))
-    with pytest.raises(WrittenByOtherQuery, match="was written by query") as told:
+    with pytest.raises(WrittenByOtherQuery, match=r"was written by query .* checkpoint was lost"):
         Customers(table, OTHER_QUERY).batch(0, (1, "lost", 1))
-    assert "checkpoint" in (told.value.hint or "")
     Customers(table, OTHER_QUERY, otherQueries="append").batch(0, (2, "bob", 1))
     assert Customers(table).names() == {1: "ada", 2: "bob"}
 
