@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 )
 
 from headrace.spark.delivery import Delivery, DeliveryOptions
+from headrace.spark.workers import settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ def each_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
 
 def write_rows(options: DeliveryOptions, batches: Iterator[pa.RecordBatch]) -> Written:
     """Write all rows; returns when the brokers have acknowledged every one."""
+    settle()
     context = TaskContext.get()
     turn = 0 if context is None else context.partitionId()
     with Delivery(options, first_turn=turn) as delivery:

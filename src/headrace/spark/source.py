@@ -44,6 +44,7 @@ from headrace.spark.offsets import (
 from headrace.spark.options import SourceOptions
 from headrace.spark.places import Places, report_loss
 from headrace.spark.rows import RowMaker
+from headrace.spark.workers import settle
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ def read(stretch: Stretch, options: SourceOptions, schema: StructType) -> Iterat
     from pyspark.sql.pandas.types import to_arrow_schema
 
     arrow = to_arrow_schema(schema, timezone="UTC")
+    settle()
     dead_letter_topic = options.values.dead_letter_topic
     with Client(options.client) as client:
         if dead_letter_topic is None:
