@@ -5,8 +5,8 @@ from typing import Any
 
 from headrace.client import Client, ClientSettings, FetchedChunk, Producer
 from headrace.spark import columns
+from headrace.spark.bad_values import BadValues
 from headrace.spark.decode import Decoded, rows
-from headrace.spark.typed import BadValues
 
 REASON_HEADER = "headrace.error"
 TOPIC_HEADER = "headrace.topic"

@@ -8,44 +8,38 @@ from typing import Annotated, Any, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from headrace.core.errors import InvalidConfig
+from headrace.spark.bad_values import BadValues, one_by_one
 
+# Both ends of the years 1 to 9999: beyond them Spark's SQL and Python have no times.
+_TIME_US_MIN: Final = -62_135_596_800_000_000
+_TIME_US_MAX: Final = 253_402_300_799_999_999
+# The first number that rounds to no finite number of 32 bits.
+_FLOAT_END: Final = float(2**128 - 2**103)
 _INT_BITS: Final = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 64}
 
 
-def json_reader(kind: pa.DataType) -> Callable[[pa.Array], tuple[pa.Array, dict[int, str]]]:
+def json_reader(kind: pa.DataType) -> Callable[[pa.Array], tuple[pa.Array, BadValues]]:
     """What turns documents into a column of this type, and tells which were bad and why."""
     decode = msgspec.json.Decoder(_python_type(kind, "Value")).decode
 
-    def read(raw: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+    def read(raw: pa.Array) -> tuple[pa.Array, BadValues]:
         values = raw.to_pylist()
-        if not raw.null_count:
-            try:
-                return _column(list(map(decode, values)), kind), {}
-            except (msgspec.DecodeError, UnicodeDecodeError, pa.ArrowException):
-                pass  # one of them is bad: find out which
-        return _with_reasons(values, decode, kind)
+        try:
+            if raw.null_count:
+                found = [None if value is None else decode(value) for value in values]
+            else:
+                found = list(map(decode, values))
+            return _column(found, kind), {}
+        except MemoryError:
+            raise
+        except Exception:  # at least one is bad, in whatever way: find out which
+            return one_by_one(values, decode, lambda found: _column(found, kind))
 
     return read
-
-
-def _with_reasons(
-    values: list[bytes | None], decode: Callable[[bytes], Any], kind: pa.DataType
-) -> tuple[pa.Array, dict[int, str]]:
-    bad: dict[int, str] = {}
-    out: list[Any] = []
-    for row, value in enumerate(values):
-        found = None
-        if value is not None:
-            try:
-                found = decode(value)
-                _column([found], kind)  # a decimal may be too long for its column
-            except (msgspec.DecodeError, UnicodeDecodeError, pa.ArrowException) as error:
-                bad[row], found = str(error).splitlines()[0], None
-        out.append(found)
-    return _column(out, kind), bad
 
 
 def _python_type(kind: pa.DataType, name: str) -> Any:
@@ -53,6 +47,8 @@ def _python_type(kind: pa.DataType, name: str) -> Any:
     if kind in _INT_BITS:
         top = 2 ** (_INT_BITS[kind] - 1)
         return Annotated[int, msgspec.Meta(ge=-top, le=top - 1)]
+    if kinds.is_float32(kind):
+        return Annotated[float, msgspec.Meta(gt=-_FLOAT_END, lt=_FLOAT_END)]
     if kinds.is_floating(kind):
         return float
     if kinds.is_boolean(kind):
@@ -62,6 +58,8 @@ def _python_type(kind: pa.DataType, name: str) -> Any:
     if kinds.is_binary(kind):
         return bytes
     if kinds.is_timestamp(kind):
+        if kind.tz is None:  # a zone would be applied and dropped: another time than was written
+            return Annotated[datetime.datetime, msgspec.Meta(tz=False)]
         return datetime.datetime
     if kinds.is_date(kind):
         return datetime.date
@@ -92,17 +90,29 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     """Decoded values as an Arrow array; nested ones part by part."""
     if kinds.is_struct(kind):
         return _struct_column(values, kind)
-    if kinds.is_list(kind) and _holds_structs(kind.value_type):
+    if kinds.is_list(kind) and _has_parts(kind.value_type):
         edges, mask = _edges(values)
         inner = [each for value in values if value is not None for each in value]
         return pa.ListArray.from_arrays(edges, _column(inner, kind.value_type), kind, mask=mask)
     if kinds.is_map(kind):
         return _map_column(values, kind)
-    return pa.array(values, kind)
+    found = pa.array(values, kind)
+    if kinds.is_timestamp(kind):
+        _refuse_impossible_times(found)
+    return found
 
 
-def _holds_structs(kind: pa.DataType) -> bool:
-    return bool(kinds.is_nested(kind))
+def _has_parts(kind: pa.DataType) -> bool:
+    """Whether Arrow alone cannot build, or not judge, a list of these."""
+    return bool(kinds.is_nested(kind) or kinds.is_timestamp(kind))
+
+
+def _refuse_impossible_times(times: pa.Array) -> None:
+    """A zone can move a time out of the years that there are."""
+    ends = pc.min_max(times.view(pa.int64()))
+    first, last = ends["min"].as_py(), ends["max"].as_py()
+    if first is not None and (first < _TIME_US_MIN or last > _TIME_US_MAX):
+        raise ValueError("in UTC, a time is outside the years 1 to 9999")
 
 
 def _struct_column(values: list[Any], kind: pa.DataType) -> pa.Array:

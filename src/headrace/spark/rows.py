@@ -8,10 +8,11 @@ import pyarrow as pa
 
 from headrace.client import FetchedChunk
 from headrace.spark import columns
+from headrace.spark.bad_values import BadValues
 from headrace.spark.decode import Decoded, decode, rows
 from headrace.spark.fetch import Fetched
 from headrace.spark.options import ERROR, HEADERS, RAW, Values
-from headrace.spark.typed import BadValues, value_reader
+from headrace.spark.typed import value_reader
 
 # Larger Arrow batches make nothing faster, and each is in memory several times.
 ROWS_PER_BATCH_MAX = 65_536

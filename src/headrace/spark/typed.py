@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from headrace.core.errors import InvalidConfig
 from headrace.spark.avro_schema import avro_to_ddl
+from headrace.spark.bad_values import BadValues, one_by_one, reason
 from headrace.spark.json_values import json_reader
 from headrace.spark.options import Values
 
-BadValues = dict[int, str]
 ValueReader = Callable[[pa.Array], tuple[pa.Array, BadValues]]
 
 
@@ -60,27 +60,11 @@ def _texts(raw: pa.Array) -> tuple[pa.Array, BadValues]:
     try:
         return raw.cast(pa.string()), {}
     except pa.ArrowInvalid:
-        return one_by_one(raw.to_pylist(), lambda value: value.decode(), pa.string())
+        return one_by_one(raw.to_pylist(), lambda value: value.decode(), _builder(pa.string()))
 
 
-def one_by_one(
-    values: list[bytes | None], read: Callable[[bytes], Any], kind: pa.DataType
-) -> tuple[pa.Array, BadValues]:
-    """Each value by itself, so that a bad one takes no other with it."""
-    bad: BadValues = {}
-    out: list[Any] = []
-    for row, value in enumerate(values):
-        try:
-            out.append(None if value is None else read(value))
-        except Exception as error:  # whatever a decoder raises, the record is what is bad
-            bad[row] = reason(error)
-            out.append(None)
-    return pa.array(out, kind), bad
-
-
-def reason(error: Exception) -> str:
-    """Why a value is bad, in one line."""
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def _builder(kind: pa.DataType) -> Callable[[list[Any]], pa.Array]:
+    return lambda values: pa.array(values, kind)
 
 
 def avro_schema(text: str) -> Any:
@@ -110,7 +94,7 @@ def _avro_reader(text: str, kind: pa.DataType | None) -> ValueReader:
     def read_all(raw: pa.Array) -> tuple[pa.Array, BadValues]:
         values = raw.to_pylist()
         if kind is None:
-            return one_by_one(values, lambda value: read(value) and None, pa.null())
-        return one_by_one(values, read, kind)
+            return one_by_one(values, lambda value: read(value) and None, _builder(pa.null()))
+        return one_by_one(values, read, _builder(kind))
 
     return read_all

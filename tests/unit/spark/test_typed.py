@@ -17,7 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.errors import InvalidConfig
+from headrace.spark import json_values
 from headrace.spark.avro_schema import avro_to_ddl
+from headrace.spark.bad_values import one_by_one
 from headrace.spark.json_values import json_reader
 from headrace.spark.options import Values
 from headrace.spark.typed import avro_schema, value_reader, value_type_ddl
@@ -65,6 +67,72 @@ def test_a_bad_document_is_told_and_takes_no_other_with_it(value: bytes, said: s
     assert [row is None for row in found.to_pylist()] == [False, True, True, False]
     assert list(bad) == [1], "a null value is null, and not bad"
     assert re.search(said, bad[1], re.IGNORECASE), bad[1]
+
+
+TIMES = pa.struct([("at", pa.timestamp("us", tz="UTC")), ("local", pa.timestamp("us"))])
+TIME_LISTS = pa.struct([("at", pa.list_(pa.timestamp("us", tz="UTC")))])
+NUMBERS = pa.struct([("small", pa.float32()), ("exact", pa.decimal128(10, 2))])
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "said"),
+    [
+        (CLICK, b'{"more":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "recursion"),
+        (TIMES, b'{"at":"0001-01-01T00:00:00+14:00"}', "years 1 to 9999"),
+        (TIMES, b'{"at":"9999-12-31T23:59:59-12:00"}', "years 1 to 9999"),
+        (TIME_LISTS, b'{"at":["9999-12-31T23:59:59-12:00"]}', "years 1 to 9999"),
+        (TIMES, b'{"local":"2024-05-06T07:08:09+02:00"}', "no timezone"),
+        (NUMBERS, b'{"small":1e300}', "Expected `float`"),
+        (NUMBERS, b'{"small":-3.4028236e38}', "Expected `float`"),
+        (NUMBERS, b'{"exact":"NaN"}', "decimal128"),
+        (NUMBERS, b'{"exact":1e999999}', "decimal128"),
+    ],
+)
+def test_what_is_valid_json_and_fits_no_column_is_bad(
+    kind: pa.DataType, value: bytes, said: str
+) -> None:
+    found, bad = json_reader(kind)(raw(b"{}", value, None, b"{}", value, b"{}"))
+    assert [row is None for row in found.to_pylist()] == [False, True, True, False, True, False]
+    assert list(bad) == [1, 4]
+    assert said in bad[1], bad[1]
+
+
+def test_numbers_and_times_up_to_the_last_possible_are_good() -> None:
+    [found] = as_json(NUMBERS, {"small": 3.4028235e38})
+    assert found["small"] == pytest.approx(3.4028235e38)
+    last = datetime.datetime(9999, 12, 31, 23, 59, 59, 999999, datetime.UTC)
+    first = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+    assert [
+        row["at"] for row in as_json(TIMES, *({"at": t.isoformat()} for t in (first, last)))
+    ] == [
+        first,
+        last,
+    ]
+
+
+@pytest.mark.parametrize("odd", [None, b"{"])
+def test_a_null_or_bad_value_does_not_make_columns_row_by_row(
+    odd: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[int] = []
+    whole = json_values._column
+
+    def counted(values: list[Any], kind: pa.DataType) -> pa.Array:
+        built.append(len(values))
+        return whole(values, kind)
+
+    monkeypatch.setattr(json_values, "_column", counted)
+    json_reader(CLICK)(raw(*[b'{"item":1}'] * 1000, odd))
+    columns = 1 + len(CLICK)
+    assert len(built) <= 3 * columns
+
+
+def test_running_out_of_memory_makes_no_record_bad() -> None:
+    def read(_: bytes) -> Any:
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        one_by_one([b"{}"], read, lambda values: pa.array(values, pa.null()))
 
 
 def test_a_column_that_may_not_be_null_must_be_there() -> None:
