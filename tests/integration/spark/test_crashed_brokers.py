@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.client import LATEST, Client, NewTopic, TopicPartition
+from headrace.spark.archive import verify
 from tests.integration.spark.test_sinks import archived, finish, places, records
 from tests.support.brokers import HeadraceProcess
 from tests.support.spark_faults import Compared, compare
@@ -94,17 +95,27 @@ def filled(spark: SparkSession, servers: str) -> DataFrame:
 
 
 @pytest.mark.long
-def test_a_broker_restarted_under_a_stream_leaves_each_row_in_the_table_once(
-    spark: SparkSession, node: HeadraceProcess, checkpoint: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("sink", "sign"), [("headrace", "_delta_log"), ("parquet", "_spark_metadata")]
+)
+def test_a_broker_restarted_under_a_stream_leaves_each_row_in_files_once(
+    spark: SparkSession,
+    node: HeadraceProcess,
+    checkpoint: str,
+    tmp_path: Path,
+    sink: str,
+    sign: str,
 ) -> None:
-    servers, table = node.bootstrap_servers, tmp_path / "table"
+    servers, path = node.bootstrap_servers, tmp_path / "rows"
     rows = filled(spark, servers)
-    writer = rows.writeStream.format("headrace").option("path", str(table))
-    with Restart(node, (table / "_delta_log").exists) as restart:
+    writer = rows.writeStream.format(sink).option("path", str(path))
+    with Restart(node, (path / sign).exists) as restart:
         finish(writer.option("checkpointLocation", checkpoint))
     assert restart.happened, "the stream was over before the broker died"
-    with Client(servers) as client:
-        assert compare(places(client, "in"), archived(table)) == Compared(0, 0, 0)
+    assert [(each.rows, each.is_whole) for each in verify(path)] == [(3000, True)] * 2
+    if sink == "headrace":
+        with Client(servers) as client:
+            assert compare(places(client, "in"), archived(path)) == Compared(0, 0, 0)
 
 
 @pytest.mark.long

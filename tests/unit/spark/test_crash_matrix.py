@@ -44,7 +44,7 @@ MATRIX: dict[str, dict[str, list[str]]] = {
     "broker restarted during a batch": {
         "test_crashed_brokers.py": [
             "test_a_broker_restarted_under_a_batch_costs_no_row",
-            "test_a_broker_restarted_under_a_stream_leaves_each_row_in_the_table_once",
+            "test_a_broker_restarted_under_a_stream_leaves_each_row_in_files_once",
             "test_a_broker_restarted_under_a_stream_costs_no_row_from_topic_to_topic",
         ],
     },
