@@ -81,6 +81,12 @@ class Subscription:
     pattern: str | None = None
     partitions: tuple[TopicPartition, ...] = ()
 
+    def reads(self, topic: str) -> bool:
+        """Whether a topic of this name is read, or would be if it were there."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in self.topics or any(each.topic == topic for each in self.partitions)
+
 
 @dataclass(frozen=True, slots=True)
 class Values:
@@ -169,6 +175,12 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
     given = _Given(options)
     kafka = given_kafka(options)
     values = _values(given)
+    subscription = _subscription(given)
+    if values.dead_letter_topic is not None and subscription.reads(values.dead_letter_topic):
+        raise InvalidConfig(
+            f"deadLetterTopic={values.dead_letter_topic!r} is one of the topics that are read, so "
+            "that bad records would come round for ever: choose another, or read without it"
+        )
     starting = _bound(given, "starting", "latest" if streaming else "earliest")
     ending = _bound(given, "ending", "latest")
     _check_bounds(given, starting, ending, streaming=streaming)
@@ -180,7 +192,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
     return SourceOptions(
         client=connection(options, also=FETCH_KEYS, client_id=group),
         reader=fetch_settings(kafka),
-        subscription=_subscription(given),
+        subscription=subscription,
         starting=starting,
         ending=ending,
         no_match=given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error"),
@@ -334,6 +346,8 @@ def _values(given: _Given) -> Values:
         raise InvalidConfig(f"valueSchema is for valueFormat=json or avro, not {kind}")
     if kind == "raw" and dead is not None:
         raise InvalidConfig("deadLetterTopic needs valueFormat: raw values are never bad")
+    if dead is not None and not dead.strip():
+        raise InvalidConfig("deadLetterTopic is empty: give the name of a topic")
     return Values(kind, schema, dead)
 
 

@@ -401,8 +401,25 @@ def test_leaving_out_the_error_column_would_lose_bad_records_and_is_refused() ->
         ({"valueFormat": "json"}, "valueFormat=json needs valueSchema"),
         ({"valueFormat": "string", "valueSchema": "a int"}, "not string"),
         ({"deadLetterTopic": "d"}, "deadLetterTopic needs valueFormat"),
+        ({"valueFormat": "string", "deadLetterTopic": " "}, "deadLetterTopic is empty"),
     ],
 )
 def test_options_of_values_that_do_not_fit_are_refused(given: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidConfig, match=said):
         source_ddl(given)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        {"subscribe": "clicks,clicks.bad"},
+        {"subscribePattern": "clicks.*"},
+        {"assign": '{"clicks.bad":[0]}'},
+    ],
+)
+def test_bad_records_may_not_go_where_they_are_read_again(read: dict[str, str]) -> None:
+    options = {**BASE, "valueFormat": "string", "deadLetterTopic": "clicks.bad", **read}
+    with pytest.raises(InvalidConfig, match=r"clicks\.bad.* would come round for ever"):
+        source_options(options, streaming=True)
+    found = source_options({**options, "deadLetterTopic": "dead.clicks"}, streaming=True)
+    assert found.values.dead_letter_topic == "dead.clicks"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.core.errors import InvalidConfig
-from headrace.spark.options import source_options
+from headrace.spark.options import Subscription, source_options
 from headrace.spark.pipeline import sections
 from headrace.spark.pipeline.compiling import STREAM_OPTIONS
 from headrace.spark.pipeline.document import START, Findings, Scalar, Table, parse
@@ -14,7 +14,7 @@ from headrace.spark.pipeline.model import Source, Spec
 from headrace.spark.pipeline.read_sinks import NAME, read_sinks
 from headrace.spark.pipeline.read_source import read_source
 from headrace.spark.pipeline.read_steps import located, read_steps
-from headrace.spark.pipeline.rules import ANY_BROKER, refuse_impossible
+from headrace.spark.pipeline.rules import ANY_BROKER, refuse_impossible, refuse_loops
 from headrace.spark.pipeline.value_columns import refuse_hidden_columns
 
 
@@ -45,7 +45,9 @@ def read(text: str, file: str, base: Path, variables: Mapping[str, str]) -> Spec
     if fields.has("sinks") and not fields.listing("sinks"):
         fields.wrong("sinks", "is empty; a pipeline has at least one sink")
     findings.refuse()
-    _check_options(spec, findings)
+    subscription = _check_options(spec, findings)
+    if subscription is not None:
+        refuse_loops(spec, subscription, findings)
     refuse_hidden_columns(source, findings)
     refuse_impossible(spec, findings)
     findings.refuse()
@@ -84,8 +86,9 @@ def _settings(fields: Fields) -> tuple[tuple[str, str], ...]:
     return fields.pairs("settings")
 
 
-def _check_options(spec: Spec, findings: Findings) -> None:
+def _check_options(spec: Spec, findings: Findings) -> Subscription | None:
     """Let the source itself judge its options; it names the one that is wrong."""
+    subscription = None
     source = spec.source
     given = {**dict(source.options), "kafka.bootstrap.servers": ANY_BROKER}
     for streaming, bounds in ((True, source.starting), (False, source.ending)):
@@ -93,10 +96,11 @@ def _check_options(spec: Spec, findings: Findings) -> None:
         if not streaming:
             options = {name: text for name, text in options.items() if name not in STREAM_OPTIONS}
         try:
-            source_options(options, streaming=streaming)
+            subscription = source_options(options, streaming=streaming).subscription
         except InvalidConfig as error:
             findings.add(source.place_of_option(_named(str(error), options)), str(error))
-            return
+            return None
+    return subscription
 
 
 def _named(message: str, options: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ from pyspark.sql.types import StringType, StructType
 
 from headrace.core.errors import InvalidConfig
 from headrace.spark.delta_table import local_path
+from headrace.spark.options import Subscription
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.model import (
     Console,
@@ -41,6 +42,20 @@ def refuse_impossible(spec: Spec, findings: Findings) -> None:
                 findings.add(
                     sink.place, f"the sink of line {other.place.line} writes to this path too"
                 )
+
+
+def refuse_loops(spec: Spec, subscription: Subscription, findings: Findings) -> None:
+    """What a pipeline writes, it must not read again: each record would come round for ever."""
+    loop = "is read by the source, so that records would come round for ever: choose another"
+    dead = spec.dead_letter_topic
+    if dead is not None and subscription.reads(dead):
+        findings.add(spec.place_of("on_bad_record"), f"dead_letter: topic {dead!r} {loop}")
+    for sink in spec.sinks:
+        if not isinstance(sink.target, Topic) or not subscription.reads(sink.target.topic):
+            continue
+        own = dict(sink.target.options).get("kafka.bootstrap.servers")
+        if own is None or own == spec.bootstrap_servers:
+            findings.add(sink.place, f"topic {sink.target.topic!r} {loop}")
 
 
 def _check_target(sink: Sink, findings: Findings) -> None:

@@ -51,6 +51,10 @@ CASES = [
     (FILE + "settings: 3\n", "8: settings must be a mapping"),
     (FILE + "on_bad_record: ignore\n", "8: on_bad_record: 'ignore' is not column or {dead_letter"),
     (FILE + "on_bad_record: {}\n", "8: on_bad_record needs 'dead_letter'"),
+    (FILE + "on_bad_record: {dead_letter: }\n", "8: dead_letter: is empty"),
+    (FILE + "on_bad_record: {dead_letter: clicks}\n", "8: dead_letter: topic 'clicks' is read by"),
+    (FILE.replace("topics: [clicks]", "pattern: c.*") + "on_bad_record: {dead_letter: c.dlq}\n",
+     "8: dead_letter: topic 'c.dlq' is read by the source"),
     # the source
     (in_source("pattern: c.*"), "5: topics and pattern are both given: which topics are read"),
     (FILE.replace("[clicks]", "[]"), "4: topics: is empty; it holds a list of topics"),
@@ -105,6 +109,9 @@ CASES = [
     (with_sink("{parquet: {path: /a}, delta: {path: /b}}").replace("    steps: []\n", ""),
      "8: parquet and delta are both given: a sink is one place"),
     (with_sink("topic: {name: out, delivery: exactly-once}"), "8: delivery=exactly-once needs"),
+    (with_sink("topic: {name: clicks}"), "8: topic 'clicks' is read by the source, so that"),
+    (with_sink("topic: {name: clicks, options: {kafka.bootstrap.servers: 'a:1'}}")
+     + "bootstrap_servers: a:1\n", "8: topic 'clicks' is read by the source, so that"),
     (with_sink("topic: {name: out, delivery: perhaps}"), "8: delivery='perhaps' is not known"),
     (with_sink("topic: {name: out, options: {kafka.acks: 1}}"), "8: kafka.acks must be all"),
     (with_sink("topic: {name: out, options: {linger: 1}}"), "8: unknown option 'linger'"),
@@ -136,6 +143,11 @@ def test_a_mistake_is_told_at_its_line(text: str, said: str) -> None:
 def test_the_file_of_these_cases_has_no_mistake() -> None:
     assert load(FILE, {}).name == "clicks"
     assert load(with_sink("delta: {path: /a}", "[{" + WINDOW + "}]"), {}).name == "clicks"
+
+
+def test_a_topic_of_another_cluster_may_have_the_name_of_the_one_that_is_read() -> None:
+    copied = with_sink("topic: {name: clicks, options: {kafka.bootstrap.servers: 'far:1'}}")
+    assert load(copied + "bootstrap_servers: near:1\n", {}).name == "clicks"
 
 
 def test_a_field_of_the_records_own_name_may_replace_it() -> None:
