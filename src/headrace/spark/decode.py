@@ -1,7 +1,7 @@
 """Whole fetch answers to columns: numpy over many batches at once, Python only where it must.
 
-Inside a batch only the records' lengths depend on one another, so those are walked in a tight
-loop; every other number of every record of the answer is then read by a handful of numpy calls.
+Inside a batch only the records' lengths depend on one another, so those are walked (`walk`); every
+other number of every record of the answer is then read by a handful of numpy calls.
 Positions come out, not bytes: `columns` makes Arrow arrays of them.
 """
 
@@ -16,7 +16,6 @@ from headrace.client import FetchedChunk
 from headrace.core.errors import CorruptBatch, InvalidRecord
 from headrace.protocol.compression import decompress
 from headrace.protocol.records.checksum import crc32c
-from headrace.protocol.records.decode import read_long_varint
 from headrace.protocol.records.encode import ControlType
 from headrace.protocol.records.header import (
     APPEND_TIME_BIT,
@@ -28,6 +27,7 @@ from headrace.protocol.records.header import (
     MAGIC,
     TRANSACTIONAL_BIT,
 )
+from headrace.spark.walk import record_ends
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -221,34 +221,11 @@ def _with_payloads(
 # -- records
 
 
-def _walk(data: bytes, starts: list[int], ends: list[int], counts: list[int]) -> list[int]:
-    """Where each record ends: the only thing that must be found one after the other."""
-    found: list[int] = []
-    append = found.append
-    for at, end, count in zip(starts, ends, counts, strict=True):
-        for _ in range(count):
-            n = data[at]
-            if n < 128:
-                at += 1 + (n >> 1)
-            else:
-                more = data[at + 1]
-                if more < 128:
-                    at += 2 + ((n + (more << 7) - 128) >> 1)
-                else:
-                    n, at = read_long_varint(data, at + 1, n)
-                    at += n >> 1
-            append(at)
-        if at != end:
-            raise InvalidRecord(f"{count} records end at {at}, their batch at {end}")
-    return found
-
-
 def _records(batches: _Batches, bounds: Sequence[tuple[int, int]]) -> Decoded:
     header, data = batches.header, batches.data
     counts = header["count"].astype(np.int64)
-    ends_list = _walk(data, batches.start.tolist(), batches.end.tolist(), counts.tolist())
+    end = record_ends(data, batches.start, batches.end, counts)
     batch = np.repeat(np.arange(len(counts)), counts)
-    end = np.array(ends_list, np.int64)
     start = np.empty_like(end)
     start[1:] = end[:-1]
     firsts = np.cumsum(counts) - counts
