@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 
 from bench.spark.rows import Values
@@ -15,12 +16,18 @@ _ROWS = 10_000
 _REPEATS = 10
 
 
-def chunk(records_per_batch: int) -> FetchedChunk:
-    """A fetch answer of about a megabyte: 100-byte values, 8-byte keys."""
+def chunk(records_per_batch: int, *, varied: bool = False) -> FetchedChunk:
+    """A fetch answer of about a megabyte: 8-byte keys, values of 100 bytes or around that."""
+    draw = random.Random(records_per_batch)
     parts = []
     for base in range(0, _ROWS, records_per_batch):
         records = [
-            Record(base + n, 1_700_000_000_000 + n, b"k%07d" % n, b"x" * 100)
+            Record(
+                base + n,
+                1_700_000_000_000 + n,
+                b"k%07d" % n,
+                b"x" * (draw.randint(80, 120) if varied else 100),
+            )
             for n in range(records_per_batch)
         ]
         parts.append(encode_batch(records))
@@ -30,15 +37,16 @@ def chunk(records_per_batch: int) -> FetchedChunk:
 
 def measure(values: Values, rounds: int) -> None:
     """Bytes to all seven columns."""
-    for per_batch in (1, 10, 100, 1000):
-        fetched = chunk(per_batch)
-        _columns(fetched)
+    fetched = {f"decoder {count}": chunk(count) for count in (1, 10, 100, 1000)}
+    fetched["decoder varied"] = chunk(1000, varied=True)
+    for name, each in fetched.items():
+        _columns(each)
         for _ in range(rounds):
             started = time.process_time()
             for _ in range(_REPEATS):
-                _columns(fetched)
+                _columns(each)
             spent = time.process_time() - started
-            values.add(f"decoder {per_batch}", _ROWS * _REPEATS / spent / 1000)
+            values.add(name, _ROWS * _REPEATS / spent / 1000)
 
 
 def _columns(fetched: FetchedChunk) -> None:

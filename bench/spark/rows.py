@@ -43,6 +43,7 @@ COMPARED = ("batch read", "stream read", "json windows", "to parquet", "write")
 ROWS = [
     Row("decoder, 10 records a batch, per core", "decoder 10", "krow/s", 1500),
     Row("decoder, 1,000 records a batch, per core", "decoder 1000", "krow/s", 1500),
+    Row("decoder, 1,000 of different lengths, per core", "decoder varied", "krow/s", 1500),
     _faster("batch read 100 B to noop", "batch read", 1.3),
     _faster("stream read to noop", "stream read", 1.2),
     _faster("JSON to 1 s window counts, typed read", "json windows", 1.5),

@@ -65,7 +65,7 @@ def test_runs_of_one_length_are_not_walked(size: int, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(("size", "other"), [(100, 1), (164, 64)])
 def test_a_pair_that_makes_up_for_each_other_is_no_part_of_a_run(size: int, other: int) -> None:
-    """The batch ends where it would with equal lengths; of 164, 100 and 228 one byte is the same."""
+    """The batch ends where it would with equal lengths; 100, 164 and 228 share a byte."""
     given = [size] * 20 + [size - other, size + other] + [size] * 20
     found, expected = ends_of(given, given)
     assert found == expected
