@@ -129,6 +129,15 @@ def test_what_a_batch_cannot_do_is_refused_before_anything_is_written(
         written.load().backfill(spark, sinks=["tables"])
 
 
+def test_rows_that_cannot_be_written_are_told_at_the_sink(
+    spark: SparkSession, client: Client, topic: str, written: Written
+) -> None:
+    send(client, topic, clicks([1]))
+    written.step(select=["raise_error(item) AS x"]).table()
+    with pytest.raises(PipelineInvalid, match=r"yaml:\d+:3: .*item-1"):
+        written.load().backfill(spark)
+
+
 def test_a_place_that_is_no_time_is_refused(spark: SparkSession, written: Written) -> None:
     with pytest.raises(InvalidConfig, match="'soon' is not earliest, latest or a time such as"):
         written.table().load().backfill(spark, "soon")

@@ -55,6 +55,7 @@ sinks:
       - python: {{function: "{tmp_path}/steps.py:broken", schema: "a int"}}
 """
     said = found(spark, text, broker.bootstrap_servers)
+    assert not spark.catalog.tableExists("input")
     beginnings = [
         "5: the topic no-such-topic does not exist",
         "7: the topic no-letters does not exist",

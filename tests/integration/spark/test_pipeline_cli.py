@@ -182,6 +182,17 @@ def test_settings_that_are_none_are_wrong_usage(
     assert (code, said in err) == (2, True)
 
 
+def test_a_session_that_does_not_start_is_told(
+    command: Command, written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("An error occurred while calling None.X.\n: java.lang.Odd: no master")
+
+    monkeypatch.setattr("headrace.spark.session.session", refuse)
+    code, _, err = command("run", str(written.save()), "--master", "spark://nowhere:1")
+    assert (code, err) == (1, "headrace: Spark did not start: java.lang.Odd: no master\n")
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_pipeline_in_a_process_of_its_own_ends_cleanly_on_sigterm(

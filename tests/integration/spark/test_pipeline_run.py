@@ -155,6 +155,16 @@ def test_a_setting_that_a_session_cannot_change_is_refused(
         written.table().load().start(spark)
 
 
+def test_a_query_that_spark_does_not_start_is_told_at_its_sink(
+    spark: SparkSession, client: Client, topic: str, written: Written
+) -> None:
+    send(client, topic, clicks([1]))
+    written.table().sink(console={"mode": "complete"})
+    with pytest.raises(PipelineInvalid, match=r"yaml:\d+:3: .*Invalid streaming output mode"):
+        written.load().start(spark)
+    assert not [query for query in spark.streams.active if query.name == "clicks-table"]
+
+
 def test_a_stream_has_no_end(spark: SparkSession, written: Written) -> None:
     written.source["to"] = "latest"
     with pytest.raises(PipelineInvalid, match="`to` is for `headrace pipeline backfill`"):

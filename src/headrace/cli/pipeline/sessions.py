@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options import parse_pairs
-from headrace.core.errors import InvalidConfig
+from headrace.core.errors import ErrorCode, HeadraceError, InvalidConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,8 +29,8 @@ Master = Annotated[
     typer.Option(
         "--master",
         metavar="URL",
-        help="Where Spark runs, as spark://HOST:7077; by default all cores of this machine, or "
-        "what spark-submit was told.",
+        help="Where Spark runs: spark://HOST:7077, yarn, k8s://..., or sc://HOST:15002 for Spark "
+        "Connect; by default all cores of this machine, or what spark-submit was told.",
         show_default=False,
     ),
 ]
@@ -43,6 +43,12 @@ Settings = Annotated[
         show_default=False,
     ),
 ]
+
+
+class SparkNotStarted(HeadraceError):
+    """There is no session: a wrong master or setting, or a cluster that does not answer."""
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def require_spark() -> None:
@@ -71,4 +77,11 @@ def spark_for(pipeline: "Pipeline", master: str | None) -> "SparkSession":
 
     quiet = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
     settings = {**quiet, **pipeline.spec.spark_settings}
-    return session(pipeline.name, master=master, settings=settings)
+    try:
+        return session(pipeline.name, master=master, settings=settings)
+    except HeadraceError:
+        raise
+    except Exception as error:  # of Python's or of Java's side, with no common root
+        from headrace.spark.pipeline.frames import reason
+
+        raise SparkNotStarted(f"Spark did not start: {reason(error)}") from error

@@ -21,7 +21,7 @@ from headrace.spark.options import source_options
 from headrace.spark.pipeline.calls import done
 from headrace.spark.pipeline.compiling import STREAM_OPTIONS, Program, batch_program
 from headrace.spark.pipeline.document import Findings
-from headrace.spark.pipeline.frames import check_schema, configured, frame_of, names_for
+from headrace.spark.pipeline.frames import check_schema, configured, frame_of, names_for, told_at
 from headrace.spark.pipeline.model import Delta, Pairs, Parquet, Sink, Spec, Stateful, Topic, Window
 from headrace.spark.pipeline.read_source import milliseconds
 from headrace.spark.places import Places
@@ -88,14 +88,18 @@ def backfill(
         frames = [frame_of(program, spark, findings) for program in programs]
         findings.refuse()
         filled = [
-            _filled(spec, program.sink, _write(program, frame, spark, name))
+            _filled(spec, program.sink, _write(program, frame, spark, name, findings))
             for program, frame, name in zip(programs, frames, names, strict=True)
         ]
     return Backfill(start, end, tuple(filled))
 
 
 def _write(
-    program: Program, frame: DataFrame | None, spark: SparkSession, name: str | None
+    program: Program,
+    frame: DataFrame | None,
+    spark: SparkSession,
+    name: str | None,
+    findings: Findings,
 ) -> int | None:
     """How many rows were written; None if the table has them by this name."""
     assert frame is not None, "what Spark refused has been told"
@@ -103,7 +107,8 @@ def _write(
         return None
     counted = Observation()
     rows = frame.observe(counted, F.count(F.lit(1)).alias("rows"))
-    done(program.write.value, {**names_for(spark), program.frame: rows})
+    with told_at(program.write.place, findings):
+        done(program.write.value, {**names_for(spark), program.frame: rows})
     return int(counted.get["rows"])
 
 

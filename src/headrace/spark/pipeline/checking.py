@@ -18,6 +18,7 @@ from headrace.spark.pipeline.frames import (
     configured,
     frame_of,
     reason,
+    refuse_over_connect,
     without_traces,
 )
 from headrace.spark.pipeline.model import Delta, Parquet, Sink, Spec, Topic
@@ -82,6 +83,7 @@ def check_frames(spec: Spec, spark: SparkSession, servers: str, findings: Findin
     """Whether Spark takes every step, and every sink the rows that reach it."""
     refuse_end(spec, findings)
     known = len(findings.problems)
+    refuse_over_connect(spec, spark, findings)
     check_schema(spec, findings)
     if len(findings.problems) > known:
         return

@@ -80,8 +80,8 @@ def _table_past(target: Delta) -> str | None:
     except WrittenByOtherQuery:
         return (
             f"the table {target.path} has rows of an earlier query: if the checkpoint was lost, "
-            "bring it back, or rows are written twice; if several queries shall write to the "
-            "table, set other_queries: append"
+            "bring it back as it was last (the table refuses an older copy), or rows are written "
+            "twice; if several queries shall write to the table, set other_queries: append"
         )
     return None
 
@@ -92,8 +92,8 @@ def _files_past(target: Parquet) -> str | None:
         return None
     return (
         f"{target.path}/{FILE_SINK_LOG} has batches of an earlier query: Spark would take the "
-        "first batches of a new one for those and leave their rows out. Bring the checkpoint "
-        "back, or choose another path"
+        "first batches of a new one for those and leave their rows out, and those of an older "
+        "copy too. Bring the checkpoint back as it was last, or choose another path"
     )
 
 
@@ -116,6 +116,6 @@ def _group_past(spec: Spec, sink: Sink, servers: str) -> str | None:
         return None
     return (
         f"the group {group} shows that this pipeline has read {moved[0]} up to offset "
-        f"{there[moved[0]]}: bring the checkpoint back, or set `from` to where the group stands; "
+        f"{there[moved[0]]}: bring back the newest checkpoint, or set `from` to where the group stands; "
         "to begin anew, and write rows again, delete the group or choose another"
     )

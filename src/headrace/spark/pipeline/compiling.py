@@ -77,9 +77,10 @@ def streaming_program(spec: Spec, sink: Sink, servers: str, *, once: bool = Fals
     if spec.source.commit_group is not None:
         options["commitGroup"] = group_of(spec, sink)
     lines = _frame_lines(spec, sink, frames, reading, options)
-    written = stream_writer(sink, Name(frames.name), connection_of(spec, sink, servers))
+    connection, checkpoint = connection_of(spec, sink, servers), spec.checkpoint_of(sink)
+    written = stream_writer(sink, Name(frames.name), connection, checkpoint)
     written = call(written, "queryName", spec.query_name(sink))
-    written = call(written, "option", "checkpointLocation", spec.checkpoint_of(sink))
+    written = call(written, "option", "checkpointLocation", checkpoint)
     if once or spec.once:
         written = call(written, "trigger", availableNow=True)
     elif spec.every is not None:

@@ -15,9 +15,9 @@ from headrace.core.errors import InvalidConfig
 from headrace.spark import upsert
 from headrace.spark.pipeline.calls import done
 from headrace.spark.pipeline.compiling import Line, Program
-from headrace.spark.pipeline.document import Findings, Place
+from headrace.spark.pipeline.document import Findings, PipelineInvalid, Place
 from headrace.spark.pipeline.functions import load_function, load_processor
-from headrace.spark.pipeline.model import Spec, Sql
+from headrace.spark.pipeline.model import Delta, Spec, Sql
 from headrace.spark.pipeline.steps import INPUT
 from headrace.spark.pipeline.tables import read_table
 from headrace.spark.sink import each_batch
@@ -60,13 +60,22 @@ def frame_of(program: Program, spark: SparkSession, findings: Findings) -> DataF
     return frame
 
 
+def refuse_over_connect(spec: Spec, spark: SparkSession, findings: Findings) -> None:
+    """What only a session of one's own can do."""
+    if getattr(spark, "_jvm", None) is not None:
+        return
+    for sink in spec.sinks:
+        for step in spec.steps_of(sink):
+            if isinstance(step, Sql):  # a server looks at queries later, when the view is gone
+                findings.add(step.place, "over Spark Connect a step cannot be `sql`: use select")
+        if isinstance(sink.target, Delta) and sink.target.upsert is not None:
+            findings.add(sink.target.upsert.place, "over Spark Connect a stream cannot be upserted")
+
+
 def _has_place_for_view(program: Program, spark: SparkSession, findings: Findings) -> bool:
-    """Whether the name that a query sees its rows by is free, and queries are looked at at once."""
-    place = next(step.place for step in program.steps if isinstance(step, Sql))
-    if getattr(spark, "_jvm", None) is None:
-        findings.add(place, "over Spark Connect a step cannot be `sql`: use select and window")
-        return False
+    """Whether the name that a query sees its rows by is free."""
     if any(each.isTemporary and each.name == INPUT for each in spark.catalog.listTables()):
+        place = next(step.place for step in program.steps if isinstance(step, Sql))
         findings.add(place, f"this session has a view {INPUT!r} of its own: drop or rename it")
         return False
     return True
@@ -84,6 +93,17 @@ def _do(line: Line, names: dict[str, Any], findings: Findings) -> bool:
     return True
 
 
+@contextmanager
+def told_at(place: Place, findings: Findings) -> Iterator[None]:
+    """What Spark refuses or fails at in here is raised as a problem of this place."""
+    try:
+        with without_traces():
+            yield
+    except Exception as error:  # of Python's or of Java's side, with no common root
+        findings.add(place, reason(error))
+        raise PipelineInvalid(findings.problems) from error
+
+
 def _place(line: Line, error: Exception) -> Place:
     """The line of the file; within a query of several lines, the one that Spark points at."""
     found = _POSITION.search(str(error))
@@ -99,7 +119,9 @@ def reason(error: Exception) -> str:
         trace = text.rpartition(_TRACE)[2].splitlines()
         raised = [line for line in trace if line and not line[0].isspace()]
         return re.sub(r"^(\w+\.)+(?=\w+:)", "", raised[0]) if raised else _TRACE
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip(": ") for line in text.splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        lines = lines[1:]  # of Java's, with the call that led to it before it
     return lines[0].partition(" SQLSTATE:")[0].rstrip(";") if lines else type(error).__name__
 
 

@@ -12,7 +12,15 @@ from headrace.spark.pipeline.calls import done
 from headrace.spark.pipeline.checkpoints import refuse_lost
 from headrace.spark.pipeline.compiling import streaming_program
 from headrace.spark.pipeline.document import Findings
-from headrace.spark.pipeline.frames import check_schema, configured, frame_of, names_for, reason
+from headrace.spark.pipeline.frames import (
+    check_schema,
+    configured,
+    frame_of,
+    names_for,
+    reason,
+    refuse_over_connect,
+    told_at,
+)
 from headrace.spark.pipeline.model import Spec
 from headrace.spark.pipeline.rules import refuse_end
 
@@ -87,10 +95,11 @@ def _batch(query: StreamingQuery) -> int:
 
 
 def start(spec: Spec, spark: SparkSession, servers: str, *, once: bool, findings: Findings) -> Run:
-    """Start every sink's query; nothing is started if one of them is wrong."""
+    """Start every sink's query; if one of them is wrong none is left running."""
     programs = [streaming_program(spec, sink, servers, once=once) for sink in spec.sinks]
     queries: dict[str, StreamingQuery] = {}
     refuse_end(spec, findings)
+    refuse_over_connect(spec, spark, findings)
     refuse_lost(spec, servers, findings)
     check_schema(spec, findings)
     findings.refuse()
@@ -100,7 +109,8 @@ def start(spec: Spec, spark: SparkSession, servers: str, *, once: bool, findings
         try:
             for program, frame in zip(programs, frames, strict=True):
                 names = {**names_for(spark), program.frame: frame}
-                queries[spec.query_name(program.sink)] = done(program.write.value, names)
+                with told_at(program.write.place, findings):
+                    queries[spec.query_name(program.sink)] = done(program.write.value, names)
         except BaseException:
             Run(queries).stop()
             raise

@@ -64,7 +64,7 @@ def upsert_options(target: Delta) -> dict[str, str]:
     return given
 
 
-def stream_writer(sink: Sink, frame: Name, connection: Connection) -> Call:
+def stream_writer(sink: Sink, frame: Name, connection: Connection, checkpoint: str) -> Call:
     """The sink's `writeStream`, without name, checkpoint and trigger."""
     stream = Get(frame, "writeStream")
     match sink.target:
@@ -79,7 +79,9 @@ def stream_writer(sink: Sink, frame: Name, connection: Connection) -> Call:
             chain = call(call(stream, "outputMode", target.mode), "format", "headrace")
             return with_options(chain, table_options(target))
         case Delta() as target:
-            write = call(Name("upsert"), "each_batch", options(upsert_options(target)))
+            # The query's own option too, but that nobody hands to what is done for each batch.
+            given = {**upsert_options(target), "checkpointLocation": checkpoint}
+            write = call(Name("upsert"), "each_batch", options(given))
             return call(call(stream, "outputMode", "update"), "foreachBatch", write)
         case Parquet() as target:
             chain = call(call(stream, "outputMode", "append"), "format", "parquet")

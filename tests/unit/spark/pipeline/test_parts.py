@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from headrace.core.errors import InvalidConfig
+from headrace.spark.pipeline import load
 from headrace.spark.pipeline.checkpoints import has_past, last_batch
-from headrace.spark.pipeline.frames import reason
+from headrace.spark.pipeline.document import Findings
+from headrace.spark.pipeline.frames import reason, refuse_over_connect
 from headrace.spark.pipeline.functions import load_function
 from headrace.spark.pipeline.listing import pipeline_files
 from headrace.spark.pipeline.model import Value
 from headrace.spark.pipeline.read_source import milliseconds
 from headrace.spark.pipeline.value_columns import field_names
+from tests.unit.spark.pipeline.test_reading import SMALL
 
 
 @pytest.mark.parametrize(
@@ -131,11 +136,27 @@ Identifier: a
         ("[A.B] It is wrong. SQLSTATE: 42000; line 1 pos 2;\n'Plan x\n", "[A.B] It is wrong."),
         ("\n[P] Near 'x'. SQLSTATE: 1 (line 1, pos 9)\n\n== SQL ==\nx\n", "[P] Near 'x'."),
         ("Sorting is not supported;\n~Sort\n", "Sorting is not supported"),
+        ("An error occurred while calling o1.x.\n: java.lang.Odd: no\n\tat a", "java.lang.Odd: no"),
         ("", "ValueError"),
     ],
 )
 def test_the_reason_of_a_failure_is_one_line(text: str, found: str) -> None:
     assert reason(ValueError(text)) == found
+
+
+def test_what_a_connect_server_cannot_do_is_told_at_its_line() -> None:
+    class Remote:
+        """A session without a JVM of its own."""
+
+    text = (
+        SMALL + "  - delta: {path: /a, upsert: {on: [id]}}\nsteps:\n  - sql: SELECT 1 FROM input\n"
+    )
+    findings, remote = Findings("a.yaml"), cast(SparkSession, Remote())
+    refuse_over_connect(load(text).spec, remote, findings)
+    assert [str(each) for each in findings.problems] == [
+        "a.yaml:7:23: over Spark Connect a stream cannot be upserted",
+        "a.yaml:9:5: over Spark Connect a step cannot be `sql`: use select",
+    ]
 
 
 def test_pipelines_of_a_directory_are_its_yaml_files(tmp_path: Path) -> None:
