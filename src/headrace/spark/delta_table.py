@@ -1,9 +1,13 @@
 """What every writer of Delta tables shares: opening, fitting, and who wrote which batch.
 
-A table remembers the last batch of every query in the same commit as the batch's rows, and each
-commit names its query, so that a query without a past can tell that the table has one.
+A table remembers the last batch of every query in the same commit as the batch's rows, and that
+queries have written it at all, so that a query without a past can tell that the table has one.
+Spark repeats the last batch at most: a checkpoint that comes to any other batch of the past, or to
+the last one with other offsets, is an old copy, and rows would be lost if they were taken for
+written.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +20,23 @@ from headrace.spark.options import refuse_unknown
 
 _QUERY_KEY: Final = "headrace.query"
 _BATCH_KEY: Final = "headrace.batch"
+_RANGE_KEY: Final = "headrace.range"
 _ONCE_KEY: Final = "headrace.once"
 _RECENT_COMMITS: Final = 50
+# Kept by a table for ever, unlike the history that its log tells.
+_QUERIES_MARK: Final = "headrace.queries"
 # A write that shall happen once has a name of its own, and this one version.
 _ONCE_VERSION: Final = 0
 
 
 class WrittenByOtherQuery(HeadraceError):
     """A query without a past meets a table that has one: its checkpoint may have been lost."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
+class CheckpointOlderThanTable(HeadraceError):
+    """A query comes to a batch that the table has with other rows: its checkpoint is a copy."""
 
     code = ErrorCode.INVALID_REQUEST
 
@@ -141,29 +154,63 @@ def _kind(field: Any) -> str:
 
 # -- who wrote what
 
+_OLDER: Final = (
+    "it is older than the table, a copy from before, and rows would be lost if they were taken for "
+    "written. Bring back the newest checkpoint, or start a query with an empty one where the table "
+    "ends, with otherQueries=append"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class QueryBatch:
-    """A batch of a streaming query, which a table takes once."""
+    """A batch of a streaming query, which a table takes once.
+
+    `offsets` stands for how far it reads (see `offsets_mark`), empty where nobody can tell.
+    """
 
     query: str
     batch: int
     follows_others: bool = False
+    offsets: str = ""
 
     def is_in(self, table: Any) -> bool:
-        """Whether the table has it; refuses a query that comes new to another's table."""
+        """Whether the table has it; refuses strangers, and checkpoints older than the table."""
         done = table.transaction_version(self.query)
-        if done is None and not self.follows_others:
-            _refuse_strangers(table, self.query)
-        return done is not None and done >= self.batch
+        if done is None:
+            if not self.follows_others:
+                _refuse_strangers(table, self.query)
+            return False
+        if done > self.batch:
+            raise CheckpointOlderThanTable(
+                f"the table has batch {done} of query {self.query}, whose checkpoint comes to "
+                f"batch {self.batch} now: {_OLDER}"
+            )
+        if done == self.batch and not self._is_same(table):
+            raise CheckpointOlderThanTable(
+                f"the table has batch {done} of query {self.query} with other offsets than its "
+                f"checkpoint: {_OLDER}"
+            )
+        return bool(done == self.batch)
 
-    def commit_properties(self) -> Any:
-        """What goes into the commit of its rows."""
+    def _is_same(self, table: Any) -> bool:
+        """Whether the batch that the table has reads as far as this one, as far as one can tell."""
+        mine = {_QUERY_KEY: self.query, _BATCH_KEY: str(self.batch)}
+        for each in table.history() if self.offsets else ():
+            if mine.items() <= each.items():
+                return bool(each.get(_RANGE_KEY, self.offsets) == self.offsets)
+        return True
+
+    def commit_properties(self, table: Any) -> Any:
+        """What goes into the commit of its rows; `table` is None where there is none yet."""
         from deltalake.transaction import CommitProperties, Transaction
 
+        told = {_QUERY_KEY: self.query, _BATCH_KEY: str(self.batch), _RANGE_KEY: self.offsets}
+        marks = [Transaction(self.query, self.batch)]
+        if table is None or table.transaction_version(_QUERIES_MARK) is None:
+            marks.append(Transaction(_QUERIES_MARK, 0))
         return CommitProperties(
-            custom_metadata={_QUERY_KEY: self.query, _BATCH_KEY: str(self.batch)},
-            app_transactions=[Transaction(self.query, self.batch)],
+            custom_metadata={key: text for key, text in told.items() if text},
+            app_transactions=marks,
         )
 
 
@@ -177,7 +224,7 @@ class PlainWrite:
         """Whether the table has a write of this name."""
         return self.name is not None and table.transaction_version(self.name) is not None
 
-    def commit_properties(self) -> Any:
+    def commit_properties(self, table: Any) -> Any:  # noqa: ARG002, as for a query's batch
         """What goes into the commit of its rows."""
         from deltalake.transaction import CommitProperties, Transaction
 
@@ -192,13 +239,31 @@ class PlainWrite:
 Write = QueryBatch | PlainWrite
 
 
+def offsets_mark(checkpoint: str | None, batch: int) -> str:
+    """What stands for the end of a batch: a hash of the offsets that a checkpoint has for it.
+
+    Empty if the checkpoint is not known, or not on this machine's disks.
+    """
+    if not checkpoint:
+        return ""
+    path = Path(checkpoint.removeprefix("file://").removeprefix("file:")) / "offsets" / str(batch)
+    try:
+        # A version, then the batch's settings with the time of planning, then a line per source.
+        ends = path.read_text(encoding="utf-8").splitlines()[2:]
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return hashlib.sha256("\n".join(ends).encode()).hexdigest()[:16] if ends else ""
+
+
 def _refuse_strangers(table: Any, query: str) -> None:
+    if table.transaction_version(_QUERIES_MARK) is None:
+        return
     others = {each.get(_QUERY_KEY) for each in table.history(_RECENT_COMMITS)} - {None, query}
-    if others:
-        raise WrittenByOtherQuery(
-            # All of it in the message: Spark shows that alone.
-            f"the table was written by query {sorted(others)[0]}, and this is query {query}, which "
-            "has no batch in it. If the checkpoint was lost, rows would be written twice: bring it "
-            "back, or start where the table ends; if both queries shall write, set "
-            "otherQueries=append"
-        )
+    wrote = f"query {sorted(others)[0]}" if others else "another query"
+    raise WrittenByOtherQuery(
+        # All of it in the message: Spark shows that alone.
+        f"the table was written by {wrote}, and this is query {query}, which has no batch in it. "
+        "If the checkpoint was lost, rows would be written twice: bring it back as it was last (an "
+        "older copy will not do), or start where the table ends with otherQueries=append; that is "
+        "also for several queries that shall write to one table"
+    )

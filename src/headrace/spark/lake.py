@@ -28,6 +28,7 @@ from pyspark.sql.types import StructType, TimestampType
 
 from headrace.core.errors import InvalidConfig
 from headrace.spark.delta_table import (
+    CheckpointOlderThanTable,
     PlainWrite,
     QueryBatch,
     Write,
@@ -37,6 +38,7 @@ from headrace.spark.delta_table import (
     local_path,
     may_follow_others,
     names,
+    offsets_mark,
     open_table,
     table_words,
 )
@@ -61,6 +63,7 @@ class TableOptions:
     may_follow_others: bool
     makes_date: bool
     once_as: str | None
+    checkpoint: str | None = None
 
     @property
     def root(self) -> Path:
@@ -94,6 +97,7 @@ def table_options(
         may_follow_others=may_follow_others(given),
         makes_date=makes_date,
         once_as=given.get("onceas"),
+        checkpoint=given.get("checkpointlocation"),
     )
     check_partitions(chosen.schema, partition_by)
     check_fits(chosen.path, chosen.schema, partition_by, overwrite=overwrite)
@@ -137,7 +141,12 @@ class _Writer:
         files = [file for each in staged for file in each.files]
         write = self._write_of(staged, batch)
         table = open_table(self._options.path)
-        if table is not None and write.is_in(table):
+        try:
+            is_written = table is not None and write.is_in(table)
+        except CheckpointOlderThanTable:
+            self._remove(file.path for file in files)
+            raise
+        if is_written:
             logger.info("written before: write=%s", write)
             self._remove(file.path for file in files)
         elif files or self._options.overwrite:
@@ -147,7 +156,8 @@ class _Writer:
         options = self._options
         if batch is None or not staged:
             return PlainWrite(options.once_as)
-        return QueryBatch(staged[0].query, batch, options.may_follow_others)
+        offsets = offsets_mark(options.checkpoint, batch)
+        return QueryBatch(staged[0].query, batch, options.may_follow_others, offsets)
 
     def _commit(self, table: Any, files: Sequence[StagedFile], write: Write) -> None:
         from deltalake.transaction import AddAction, create_table_with_add_actions
@@ -158,7 +168,7 @@ class _Writer:
             AddAction(each.path, each.size, dict(each.values), now_ms, True, each.stats)
             for each in files
         ]
-        properties = write.commit_properties()
+        properties = write.commit_properties(table)
         schema, by = delta_schema(options.schema), list(options.partition_by)
         if table is None:
             create_table_with_add_actions(

@@ -32,6 +32,7 @@ from headrace.spark.delta_table import (
     local_path,
     may_follow_others,
     names,
+    offsets_mark,
     open_table,
     table_words,
 )
@@ -47,6 +48,7 @@ UPSERT_NAMES: Final = (
     "partitionBy",
     "otherQueries",
     "onceAs",
+    "checkpointLocation",
 )
 DELETED: Final = "_headrace_deleted"
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
@@ -64,6 +66,7 @@ class UpsertOptions:
     partition_by: tuple[str, ...] = ()
     may_follow_others: bool = False
     once_as: str | None = None
+    checkpoint: str | None = None
 
 
 def each_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
@@ -71,7 +74,8 @@ def each_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
     chosen = upsert_options(options, streaming=True)
 
     def merge_batch(rows: DataFrame, batch: int) -> None:
-        _merge(rows, chosen, QueryBatch(_query_of(rows), batch, chosen.may_follow_others))
+        offsets = offsets_mark(chosen.checkpoint, batch)
+        _merge(rows, chosen, QueryBatch(_query_of(rows), batch, chosen.may_follow_others, offsets))
 
     return merge_batch
 
@@ -114,6 +118,8 @@ def upsert_options(options: Mapping[str, str], *, streaming: bool) -> UpsertOpti
             raise InvalidConfig(f"{name} names no column")
     if streaming and "onceas" in given:
         raise InvalidConfig("onceAs is for batch writes: each batch of a stream is written once")
+    if not streaming and "checkpointlocation" in given:
+        raise InvalidConfig("checkpointLocation is for streams: a batch has no checkpoint")
     return UpsertOptions(
         path=local_path(given["path"].strip()),
         on=names(given["on"]),
@@ -123,6 +129,7 @@ def upsert_options(options: Mapping[str, str], *, streaming: bool) -> UpsertOpti
         partition_by=names(given.get("partitionby", "")),
         may_follow_others=may_follow_others(given),
         once_as=given.get("onceas"),
+        checkpoint=given.get("checkpointlocation"),
     )
 
 
@@ -229,7 +236,7 @@ class Merge:
         return True
 
     def _into(self, table: Any, rows: pa.Table) -> None:
-        options, commit = self._options, self._write.commit_properties()
+        options, commit = self._options, self._write.commit_properties(table)
         source = rows.cast(self._schema.append(pa.field(DELETED, pa.bool_())))
         same = " AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in options.on)
         values = {_quoted(name): f"s.{_quoted(name)}" for name in self.columns}

@@ -58,7 +58,7 @@ def test_a_table_sink_that_commits_before_it_writes_is_found_out(tmp_path: Path)
     path = tmp_path / "table"
     stream = StreamOfBatches(path)
     stream.run(0, [rows(range(100))])
-    promise = QueryBatch(stream.query, 1, follows_others=False).commit_properties()
+    promise = QueryBatch(stream.query, 1, follows_others=False).commit_properties(None)
     table = DeltaTable(path)
     table.create_write_transaction([], "append", table.schema(), [], commit_properties=promise)
     stream.run(1, [rows(range(100, 200))])

@@ -8,12 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, DoubleType, StringType, StructType, TimestampType
 
 from headrace.core.errors import InvalidConfig
-from headrace.spark.delta_table import QueryBatch, WrittenByOtherQuery
+from headrace.spark.delta_table import (
+    CheckpointOlderThanTable,
+    QueryBatch,
+    WrittenByOtherQuery,
+)
 from headrace.spark.lake import BatchTableWriter, StreamTableWriter, table_options
 from tests.support.spark_tables import (
     ARCHIVE,
@@ -177,6 +181,46 @@ def test_a_query_without_a_past_does_not_write_after_another(table: Path) -> Non
     with pytest.raises(WrittenByOtherQuery, match=r"was written by query .* checkpoint was lost"):
         StreamOfBatches(table, OTHER_QUERY).run(0, [rows(range(5))])
     assert offsets_of(table) == list(range(5))
+
+
+def test_that_a_query_wrote_the_table_is_known_however_much_came_after_it(table: Path) -> None:
+    StreamOfBatches(table).run(0, [rows(range(2))])
+    few = DeltaTable(table).to_pyarrow_table()
+    for _ in range(51):
+        write_deltalake(table, few, mode="append")
+    DeltaTable(table).create_checkpoint()
+    with pytest.raises(WrittenByOtherQuery, match="was written by another query"):
+        StreamOfBatches(table, OTHER_QUERY).run(0, [rows(range(5))])
+
+
+def test_a_checkpoint_older_than_the_table_is_refused_and_its_files_are_gone(table: Path) -> None:
+    """One that was brought back reads from there again, but in other batches than before."""
+    stream = StreamOfBatches(table)
+    for batch in range(5):
+        stream.run(batch, [rows(range(batch * 10, batch * 10 + 10))])
+    before = parquet_files(table)
+    for batch in (2, 3):
+        with pytest.raises(CheckpointOlderThanTable, match=f"comes to batch {batch} now: it is ol"):
+            stream.run(batch, [rows(range(20, 90))])
+    assert parquet_files(table) == before
+    assert offsets_of(table) == list(range(50))
+
+
+def test_a_checkpoint_that_is_one_batch_older_is_told_by_its_offsets(
+    table: Path, tmp_path: Path
+) -> None:
+    """The same batch is repeated with the same end, though planned at another time."""
+    log = tmp_path / "checkpoint" / "offsets"
+    log.mkdir(parents=True)
+    stream = StreamOfBatches(table, checkpointLocation=f"file://{log.parent}")
+    for at, end in ((1, 5), (2, 5)):
+        (log / "0").write_text(f'v1\n{{"batchTimestampMs":{at}}}\n{{"clicks":{{"0":{end}}}}}')
+        stream.run(0, [rows(range(5))])
+    (log / "0").write_text('v1\n{"batchTimestampMs":2}\n{"clicks":{"0":9}}')
+    with pytest.raises(CheckpointOlderThanTable, match="with other offsets than its checkpoint"):
+        stream.run(0, [rows(range(9))])
+    assert offsets_of(table) == list(range(5))
+    assert len(parquet_files(table)) == 1
 
 
 def test_two_queries_share_a_table_when_told_so(table: Path) -> None:

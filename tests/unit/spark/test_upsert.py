@@ -11,7 +11,13 @@ from deltalake import DeltaTable
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from headrace.core.errors import InvalidConfig, InvalidRecord
-from headrace.spark.delta_table import PlainWrite, QueryBatch, Write, WrittenByOtherQuery
+from headrace.spark.delta_table import (
+    CheckpointOlderThanTable,
+    PlainWrite,
+    QueryBatch,
+    Write,
+    WrittenByOtherQuery,
+)
 from headrace.spark.upsert import DELETED, Merge, each_batch, upsert_options
 from tests.support.spark_tables import OTHER_QUERY, QUERY
 
@@ -83,10 +89,26 @@ def test_a_batch_that_is_run_again_changes_nothing(table: Path) -> None:
     customers.batch(1, (1, None, 11))
     version = DeltaTable(table).version()
     customers.batch(1, (1, "back", 12), (5, "eve", 13))
-    customers.batch(0, (1, "ada", 10))
     assert customers.names() == {}
     assert DeltaTable(table).version() == version
     assert DeltaTable(table).transaction_version(QUERY) == 1
+
+
+def test_a_checkpoint_older_than_the_table_is_refused(table: Path) -> None:
+    customers = Customers(table)
+    for number in range(3):
+        customers.batch(number, (1, f"name {number}", number))
+    with pytest.raises(CheckpointOlderThanTable, match=r"has batch 2 .* comes to batch 1 now"):
+        customers.batch(1, (1, "restored", 9))
+    assert customers.names() == {1: "name 2"}
+
+
+def test_a_batch_that_the_table_has_with_other_offsets_is_refused(table: Path) -> None:
+    customers = Customers(table)
+    customers.merge(QueryBatch(QUERY, 0, offsets="up to 5")).run(customers.changes((1, "ada", 4)))
+    assert customers.merge(QueryBatch(QUERY, 0, offsets="up to 5")).is_done()
+    with pytest.raises(CheckpointOlderThanTable, match="with other offsets than its checkpoint"):
+        customers.merge(QueryBatch(QUERY, 0, offsets="up to 9")).is_done()
 
 
 def test_rows_and_their_batch_are_one_commit(table: Path) -> None:
@@ -199,6 +221,13 @@ def test_a_backfill_with_a_name_happens_once_and_its_table_is_nobodys(table: Pat
 def test_wrong_options_are_refused_before_a_query_starts(given: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidConfig, match=said):
         each_batch({"path": "/data/t", "on": "Id", "newestBy": "offset", **given})
+
+
+def test_a_batch_write_has_no_checkpoint() -> None:
+    given = {"path": "/data/t", "on": "Id", "newestBy": "offset", "checkpointLocation": "/c"}
+    assert upsert_options(given, streaming=True).checkpoint == "/c"
+    with pytest.raises(InvalidConfig, match="checkpointLocation is for streams"):
+        upsert_options(given, streaming=False)
 
 
 @pytest.mark.parametrize(

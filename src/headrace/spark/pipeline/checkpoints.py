@@ -116,6 +116,6 @@ def _group_past(spec: Spec, sink: Sink, servers: str) -> str | None:
         return None
     return (
         f"the group {group} shows that this pipeline has read {moved[0]} up to offset "
-        f"{there[moved[0]]}: bring back the newest checkpoint, or set `from` to where the group stands; "
-        "to begin anew, and write rows again, delete the group or choose another"
+        f"{there[moved[0]]}: bring back the newest checkpoint, or set `from` to where the "
+        "group stands; to begin anew, and write rows again, delete the group or choose another"
     )
