@@ -99,6 +99,8 @@ def _refused() -> Iterator[tuple[str, ConsumerGroupHeartbeatRequest, int]]:
     yield "epoch below all", _beat(group, "m", -3), 0
     yield "static leave without instance id", _beat(group, "m", -2), 0
     yield "no rebalance timeout", _beat(group, "m", 0, rebalance_timeout_ms=-1), 0
+    plain = _beat(group, "m", 0, rebalance_timeout_ms=-1, topic_partitions=None)
+    yield "epoch 0 in a plain heartbeat", plain, 0
     yield "no partitions named", _beat(group, "m", 0, topic_partitions=None), 0
     yield "no subscription", _beat(group, "m", 0, subscribed_topic_names=None), 0
     broken = {"subscribed_topic_names": None, "subscribed_topic_regex": "("}

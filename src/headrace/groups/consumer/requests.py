@@ -33,6 +33,14 @@ def check_request(
 
 
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == -1 and request.topic_partitions is None:
+        # An ordinary heartbeat of somebody who has just left. librdkafka sends it when a program
+        # unsubscribes and subscribes in one breath; INVALID_REQUEST, which is Kafka's answer,
+        # would be fatal to it, while this makes it join.
+        raise ApiError(
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"Member {request.member_id} is not a member of group {request.group_id}.",
+        )
     if request.rebalance_timeout_ms == -1:
         raise _invalid("RebalanceTimeoutMs must be provided in first request.")
     if request.topic_partitions is None or request.topic_partitions:

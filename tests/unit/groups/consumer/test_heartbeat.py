@@ -345,6 +345,18 @@ def test_an_incomplete_request_is_refused_in_kafkas_words(
     assert (error.code, error.message) == (ErrorCode.INVALID_REQUEST, message)
 
 
+def test_a_plain_heartbeat_of_somebody_who_has_left_makes_it_join(
+    coordinator: Coordinator,
+) -> None:
+    """What librdkafka sends between an unsubscribe and a subscribe must not be fatal to it."""
+    client = Client("m1", ["t"])
+    coordinator.heartbeat(client.request())
+    coordinator.heartbeat(replace_fields(client.request(), member_epoch=-1))
+    error = refused(coordinator, client, rebalance_timeout_ms=-1, topic_partitions=None)
+    assert error.code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.heartbeat(client.request()).member_epoch > 0
+
+
 def test_version_0_may_leave_the_member_id_to_the_broker(coordinator: Coordinator) -> None:
     request = replace_fields(Client("", ["t"]).request(), subscribed_topic_regex=None)
     assert coordinator.heartbeat(request, api_version=0).member_id == "new-member"
