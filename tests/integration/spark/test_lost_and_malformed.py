@@ -51,6 +51,24 @@ def test_a_lost_checkpoint_is_refused_by_the_table_and_the_way_on_is_told(
     assert compare(places(client, topic), archived(table)) == Compared(0, 0, 0)
 
 
+def test_a_checkpoint_from_before_the_last_batch_is_refused_by_the_table(
+    spark: SparkSession, client: Client, topic: str, to: Options, checkpoint: str, tmp_path: Path
+) -> None:
+    """Its next batch has the number of one that the table has, but reads further."""
+    table, copy = tmp_path / "table", tmp_path / "copy"
+    send(client, topic, numbered(100))
+    archive(spark, from_start(to, topic), table, checkpoint)
+    shutil.copytree(checkpoint, copy)
+    send(client, topic, numbered(50))
+    archive(spark, from_start(to, topic), table, checkpoint)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(copy, checkpoint)
+    send(client, topic, numbered(50))
+    with pytest.raises(PySparkException, match="with other offsets than its checkpoint"):
+        archive(spark, from_start(to, topic), table, checkpoint)
+    assert compare(range(150), [offset for _, offset in archived(table)]) == Compared(0, 0, 0)
+
+
 def test_a_lost_checkpoint_is_refused_by_its_group_whatever_the_sink(
     spark: SparkSession,
     client: Client,
