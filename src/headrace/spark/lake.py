@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, TimestampType
 
-from headrace.core.errors import InvalidConfig
+from headrace.core.errors import ErrorCode, HeadraceError, InvalidConfig
 from headrace.spark.delta_table import (
     CheckpointOlderThanTable,
     PlainWrite,
@@ -68,6 +68,12 @@ class TableOptions:
     @property
     def root(self) -> Path:
         return Path(self.path)
+
+
+class TablePathNotShared(HeadraceError):
+    """What executors have written is not where the driver looks for it."""
+
+    code = ErrorCode.INVALID_REQUEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +156,23 @@ class _Writer:
             logger.info("written before: write=%s", write)
             self._remove(file.path for file in files)
         elif files or self._options.overwrite:
+            self._check_there(files)
             self._commit(table, files, write)
+
+    def _check_there(self, files: Sequence[StagedFile]) -> None:
+        """Refuse files that only their executor sees: the table would name what nobody can read."""
+        for each in files:
+            path = self._options.root / each.path
+            try:
+                size = path.stat().st_size
+            except FileNotFoundError:
+                size = -1
+            if size != each.size:
+                found = "the driver does not find it" if size < 0 else f"the driver finds {size}"
+                raise TablePathNotShared(
+                    f"an executor wrote {path} with {each.size} bytes, {found}: the driver and all "
+                    f"executors must share {self._options.path}. Nothing was committed"
+                )
 
     def _write_of(self, staged: Sequence[Staged], batch: int | None) -> Write:
         options = self._options

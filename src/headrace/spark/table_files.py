@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,8 +22,13 @@ import pyarrow.parquet as pq
 _OPEN_FILES_MAX = 64
 # Rows are written in groups of about this size: Spark's pieces alone would cost thrice as much.
 _GROUP_BYTES = 8 * 1024 * 1024
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
-_NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
+# Rows of all files that may wait; a table of many partitions shares this.
+_WAITING_BYTES_MAX = 64 * 1024 * 1024
+# What a column costs beside its values, which counts where pieces are of a row or two.
+_COLUMN_BYTES = 256
+_Values = tuple[str | None, ...]
+_UNSAFE = re.compile(r"[^A-Za-z0-9._\-\u0080-\U0010ffff]")
+NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 _NAME = re.compile(
     r"part-(?P<query>[0-9a-f-]{36}|batch)-(?P<batch>\d+)-\d+-\d+-(?P<writer>[0-9a-f]{32})-\d+"
     r"\.parquet"
@@ -62,7 +68,9 @@ class Stage:
         self._root, self._schema, self._attempt = root, schema, attempt
         self._partition_by = partition_by
         self._data_names = [name for name in schema.names if name not in partition_by]
-        self._open: dict[tuple[str | None, ...], _OpenFile] = {}
+        self._growing: dict[_Values, _GrowingFile] = {}
+        self._open: dict[_Values, None] = {}
+        self._waiting_bytes = 0
         self._number = 0
         self.finished: list[StagedFile] = []
 
@@ -75,32 +83,66 @@ class Stage:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self.finish()
+        if kind is not None:
+            self._discard()
             return
-        for each in self._open.values():
-            each.discard()
-        for done in self.finished:
-            (self._root / done.path).unlink(missing_ok=True)
+        try:
+            self.finish()
+        except BaseException:
+            self._discard()
+            raise
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Write rows, each to the file of its partition values."""
+        """Take rows, each for the file of its partition values."""
         for values, rows in self._split(batch):
-            found = self._open.get(values)
+            found = self._growing.get(values)
             if found is None:
-                if len(self._open) >= _OPEN_FILES_MAX:
-                    self.finish()
-                found = self._open[values] = self._begin(values)
-            found.write(rows.select(self._data_names))
+                found = self._growing[values] = self._begin(values)
+            before = found.waiting_bytes
+            found.add(rows.select(self._data_names))
+            self._waiting_bytes += found.waiting_bytes - before
+            if found.waiting_bytes >= _GROUP_BYTES:
+                self._write(values)
+        if self._waiting_bytes > _WAITING_BYTES_MAX:
+            self._write_most()
 
     def finish(self) -> None:
         """Close all files and make sure that they are on disk."""
-        self.finished += [each.close(self._root) for each in self._open.values()]
-        self._open.clear()
+        for values in list(self._growing):
+            self._close(values)
 
-    def _split(
-        self, batch: pa.RecordBatch
-    ) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
+    def _write_most(self) -> None:
+        """Make room, by the files that give most of it."""
+        sizes = {values: each.waiting_bytes for values, each in self._growing.items()}
+        for values in sorted(sizes, key=sizes.__getitem__, reverse=True):
+            if self._waiting_bytes <= _WAITING_BYTES_MAX // 2:
+                break
+            self._write(values)
+
+    def _write(self, values: _Values) -> None:
+        if values not in self._open and len(self._open) >= _OPEN_FILES_MAX:
+            self._close(next(iter(self._open)))
+        # At the end of those that are open: the one that waits longest is closed first.
+        self._open.pop(values, None)
+        self._open[values] = None
+        found = self._growing[values]
+        self._waiting_bytes -= found.waiting_bytes
+        found.write()
+
+    def _close(self, values: _Values) -> None:
+        found = self._growing[values]
+        self._waiting_bytes -= found.waiting_bytes
+        self.finished.append(found.close(self._root))
+        del self._growing[values]
+        self._open.pop(values, None)
+
+    def _discard(self) -> None:
+        for each in self._growing.values():
+            each.discard()
+        for done in self.finished:
+            _remove(self._root / done.path)
+
+    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[_Values, pa.RecordBatch]]:
         if not self._partition_by:
             yield (), batch
             return
@@ -117,42 +159,43 @@ class Stage:
             whole = len(first) == 1
             yield values, batch if whole else batch.filter(pa.array(which == number))
 
-    def _begin(self, values: tuple[str | None, ...]) -> "_OpenFile":
+    def _begin(self, values: _Values) -> "_GrowingFile":
         named = tuple(zip(self._partition_by, values, strict=True))
         directory = self._root.joinpath(*(_directory(name, value) for name, value in named))
-        directory.mkdir(parents=True, exist_ok=True)
         path = directory / self._attempt.file_name(self._number)
         self._number += 1
         schema = pa.schema([self._schema.field(name) for name in self._data_names])
-        return _OpenFile(path, schema, named)
+        return _GrowingFile(path, schema, named)
 
 
-class _OpenFile:
-    """One file while it grows."""
+class _GrowingFile:
+    """One file while it grows; it is there once the first rows are written."""
 
     def __init__(
         self, path: Path, schema: pa.Schema, values: tuple[tuple[str, str | None], ...]
     ) -> None:
-        self._path, self._values = path, values
-        self._writer = pq.ParquetWriter(path, schema)
+        self._path, self._schema, self._values = path, schema, values
+        self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
-        self._waiting_bytes = 0
         self._rows = 0
+        self.waiting_bytes = 0
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        self._waiting.append(rows.cast(self._writer.schema))
-        self._waiting_bytes += rows.nbytes
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._waiting.append(rows.cast(self._schema))
+        self.waiting_bytes += rows.nbytes + _COLUMN_BYTES * rows.num_columns
         self._rows += rows.num_rows
-        if self._waiting_bytes >= _GROUP_BYTES:
-            self._flush()
 
-    def _flush(self) -> None:
+    def write(self) -> None:
+        if self._writer is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = pq.ParquetWriter(self._path, self._schema)
         if self._waiting:
             self._writer.write_table(pa.Table.from_batches(self._waiting))
-        self._waiting, self._waiting_bytes = [], 0
+        self._waiting, self.waiting_bytes = [], 0
 
     def close(self, root: Path) -> StagedFile:
-        self._flush()
+        self.write()
+        assert self._writer is not None, "made by write"
         self._writer.close()
         _sync(self._path)
         _sync(self._path.parent)
@@ -166,8 +209,11 @@ class _OpenFile:
         )
 
     def discard(self) -> None:
-        self._writer.close()
-        self._path.unlink(missing_ok=True)
+        """Never raises: it is called for an error, which must not be hidden by a second one."""
+        with suppress(Exception):
+            if self._writer is not None:
+                self._writer.close()
+        _remove(self._path)
 
 
 class StagedName(NamedTuple):
@@ -190,12 +236,23 @@ def staged_by(root: Path, writer: str) -> list[StagedName]:
 
 
 def _directory(name: str, value: str | None) -> str:
-    # For people and simple readers: the table itself takes values from its log, not from names.
-    return f"{name}={_NULL_DIRECTORY if value is None else _UNSAFE.sub('_', value)}"
+    # As Spark names them, since it takes values from names and not from the log: each escape is
+    # one character for it, so those beyond ASCII have none.
+    return f"{_escaped(name)}={NULL_DIRECTORY if value is None else _escaped(value)}"
+
+
+def _escaped(text: str) -> str:
+    return _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
 def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
+    # A table's log has no empty text among partition values: readers take it for null.
+    return None if value is None or value == "" else str(value)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

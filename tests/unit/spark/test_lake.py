@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import errno
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, DoubleType, StringType, StructType, TimestampType
 
 from headrace.core.errors import InvalidConfig
+from headrace.spark import table_files
 from headrace.spark.delta_table import (
     CheckpointOlderThanTable,
     QueryBatch,
     WrittenByOtherQuery,
 )
-from headrace.spark.lake import BatchTableWriter, StreamTableWriter, table_options
+from headrace.spark.lake import (
+    BatchTableWriter,
+    StreamTableWriter,
+    TablePathNotShared,
+    table_options,
+)
+from headrace.spark.pipeline.tables import files_by_names
 from tests.support.spark_tables import (
     ARCHIVE,
     OTHER_QUERY,
@@ -164,6 +174,110 @@ def test_more_partition_values_than_files_may_be_open_lose_nothing(table: Path) 
     stream = StreamOfBatches(table, partitionBy="offset")
     stream.run(0, [rows(range(100)), rows(range(50, 150))])
     assert offsets_of(table) == sorted([*range(100), *range(50, 150)])
+
+
+def test_many_partition_values_in_turn_have_a_file_each(table: Path) -> None:
+    """Though more than can be open: rows wait for their file, and it for them."""
+    stream = StreamOfBatches(table, partitionBy="offset")
+    stream.run(0, [rows(range(100)) for _ in range(5)])
+    assert len(parquet_files(table)) == 100
+    assert offsets_of(table) == sorted([*range(100)] * 5)
+
+
+def test_what_waits_is_bounded_and_nothing_of_it_is_lost(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_files, "_WAITING_BYTES_MAX", 50_000)
+    monkeypatch.setattr(table_files, "_OPEN_FILES_MAX", 3)
+    options = table_options({"path": str(table)}, ARCHIVE, overwrite=False)
+    attempt = table_files.Attempt("", 0, 0, 0, "a" * 32)
+    with table_files.Stage(table, options.schema, ("offset",), attempt) as stage:
+        for _ in range(20):
+            stage.add(rows(range(10)))
+            assert stage._waiting_bytes <= 50_000
+            assert len(stage._open) <= 3
+    stats = [json.loads(each.stats)["numRecords"] for each in stage.finished]
+    assert sum(stats) == 200
+    assert sum(pq.read_metadata(each).num_rows for each in table.rglob("part-*")) == 200
+
+
+@pytest.mark.parametrize("fails_at", ["write", "close"])
+def test_a_full_disk_is_told_as_such_and_leaves_no_files(
+    table: Path, monkeypatch: pytest.MonkeyPatch, fails_at: str
+) -> None:
+    """What cannot be written cannot be closed properly either."""
+
+    class FullDisk(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no types
+        def write_table(self, rows: pa.Table, *_: object) -> None:
+            if fails_at == "write":
+                raise OSError(errno.ENOSPC, "no space left")
+            super().write_table(rows)
+
+        def close(self) -> None:
+            if self.is_open:
+                super().close()
+                raise OSError(
+                    errno.ENOSPC, "no space left" if fails_at == "close" else "hides the cause"
+                )
+
+    monkeypatch.setattr(pq, "ParquetWriter", FullDisk)
+    stream = StreamOfBatches(table, partitionBy="topic")
+    with pytest.raises(OSError, match="no space left"):
+        stream.task(stream.writer(), 0, [rows([1], topic="a"), rows([2], topic="b")])
+    assert parquet_files(table) == set()
+
+
+def test_files_that_the_driver_does_not_see_are_not_committed(table: Path) -> None:
+    """An executor's own disk is at the same path: the table would name files that are nowhere."""
+    stream = StreamOfBatches(table)
+    stream.run(0, [rows(range(5))])
+    writer = stream.writer()
+    message = stream.task(writer, 1, [rows(range(5, 10))])
+    (path,) = [table / each.path for each in message.files]
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(TablePathNotShared, match=f"the driver finds {len(whole) - 1}: the driver"):
+        writer.commit([message], 1)
+    path.unlink()
+    with pytest.raises(TablePathNotShared, match=r"the driver does not find it: .* must share"):
+        writer.commit([message], 1)
+    assert offsets_of(table) == list(range(5))
+
+
+def test_an_empty_text_is_no_partition_value_and_becomes_null(table: Path) -> None:
+    """As Delta has it: its log cannot tell the two apart."""
+    stream = StreamOfBatches(table, partitionBy="topic")
+    stream.run(0, [rows([1], topic=""), rows([2], topic="a")])
+    assert [each.parent.name for each in sorted(table.rglob("part-*"))] == [
+        "topic=__HIVE_DEFAULT_PARTITION__",
+        "topic=a",
+    ]
+    found = DeltaTable(table).to_pyarrow_table().sort_by("offset")
+    assert found.column("topic").to_pylist() == [None, "a"]
+
+
+def test_directories_tell_the_values_as_spark_names_them(table: Path) -> None:
+    names = ["New York", "a/b", "é", "a%20b", "a=b"]
+    stream = StreamOfBatches(table, partitionBy="topic")
+    stream.run(0, [rows([n], topic=name) for n, name in enumerate(names)])
+    directories = {each.parent.name for each in table.rglob("part-*")}
+    assert directories == {
+        f"topic={each}" for each in ("New%20York", "a%2Fb", "é", "a%2520b", "a%3Db")
+    }
+    found = DeltaTable(table).to_pyarrow_table().sort_by("offset")
+    assert found.column("topic").to_pylist() == names
+    named, unnamed = files_by_names(DeltaTable(table), str(table))
+    assert {Path(each) for each in named} == set(table.rglob("part-*"))
+    assert unnamed == {}
+
+
+def test_files_in_directories_that_mislead_are_told_by_the_values_of_the_log(table: Path) -> None:
+    schema = pa.schema([("topic", pa.string()), ("offset", pa.int64())])
+    there = pa.table({"topic": ["", "a", "é"], "offset": [1, 2, 3]}, schema)
+    write_deltalake(table, there, partition_by=["topic"])
+    named, unnamed = files_by_names(DeltaTable(table), str(table))
+    assert [Path(each).parent.name for each in named] == ["topic=a"]
+    assert set(unnamed) == {(("topic", None),), (("topic", "é"),)}
 
 
 def test_values_that_no_directory_can_have_keep_apart(table: Path) -> None:
