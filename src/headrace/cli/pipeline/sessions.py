@@ -18,6 +18,7 @@ Servers = Annotated[
     str | None,
     typer.Option(
         "--bootstrap-servers",
+        "--bootstrap",  # as the other commands have it
         "-b",
         metavar="HOST:PORT",
         help="Brokers, instead of those that the file names.",
