@@ -76,12 +76,13 @@ class Scalar:
     """A text, number or word; `text` is None for a null.
 
     `first_line` is where a text of several lines (`|`) starts, each of its lines being one of the
-    file.
+    file. `is_told` if a variable in it is missing: nothing more need be said about it.
     """
 
     place: Place
     text: str | None
     first_line: int | None = None
+    is_told: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +114,20 @@ START: Final = Place(1, 1)
 
 
 def parse(text: str, variables: Mapping[str, str], findings: Findings) -> Table:
-    """The document; what is wrong with it as YAML goes to the findings."""
+    """The document; raises at once if it is none, since nothing else could be said about it."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
-        findings.add(_place_of_error(error), f"this is not YAML: {_what(error)}")
-        return Table(START, {})
+        place = _place_of_error(error)
+        findings.add(place, f"this is not YAML: {_what(error)}{_hint(text, place)}")
+        raise PipelineInvalid(findings.problems) from error
     if root is None:
         findings.add(START, "the file is empty")
-        return Table(START, {})
+        raise PipelineInvalid(findings.problems)
     document = _Converter(variables, findings).convert(root)
     if not isinstance(document, Table):
         findings.add(document.place, "a pipeline is a mapping with name, source and sinks")
-        return Table(document.place, {})
+        raise PipelineInvalid(findings.problems)
     return document
 
 
@@ -134,8 +136,18 @@ def _place(mark: yaml.Mark) -> Place:
 
 
 def _place_of_error(error: yaml.YAMLError) -> Place:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    return START if mark is None else _place(mark)
+    """Where it shows; what is never closed shows at the end, and is told where it opens."""
+    marks = [getattr(error, name, None) for name in ("problem_mark", "context_mark")]
+    if re.search("end of stream|stream end", _what(error)):
+        marks.reverse()
+    return next((_place(mark) for mark in marks if mark is not None), START)
+
+
+def _hint(text: str, place: Place) -> str:
+    lines = text.splitlines()
+    if place.line <= len(lines) and "${" in lines[place.line - 1]:
+        return "; within {...} and [...] a value with ${NAME} must be quoted"
+    return ""
 
 
 def _what(error: yaml.YAMLError) -> str:
@@ -173,7 +185,9 @@ class _Converter:
         if node.tag == _NULL:
             return Scalar(place, None)
         first_line = place.line + 1 if node.style == "|" else None
-        return Scalar(place, self._filled(str(node.value), place), first_line)
+        known = len(self._findings.problems)
+        text = self._filled(str(node.value), place)
+        return Scalar(place, text, first_line, is_told=len(self._findings.problems) > known)
 
     def _table(self, node: yaml.MappingNode, place: Place) -> Table:
         entries: dict[str, Entry] = {}

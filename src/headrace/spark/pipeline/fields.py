@@ -170,6 +170,8 @@ class Fields:
             kind = "a list" if isinstance(node, Listing) else "a mapping"
             self.findings.add(node.place, f"{name} is {kind}, and must be text")
             return None
+        if node.is_told:
+            return None
         if node.text is None or not node.text.strip():
             self.findings.add(node.place, f"{name} is empty")
             return None

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.spark.pipeline.document import Findings, Listing, Place, Scalar, Table, parse
+from headrace.spark.pipeline.document import (
+    Findings,
+    Listing,
+    PipelineInvalid,
+    Place,
+    Scalar,
+    Table,
+    parse,
+)
 
 
 def parsed(text: str, **variables: str) -> tuple[Table, list[str]]:
     findings = Findings("a.yaml")
-    return parse(text, variables, findings), [str(each) for each in findings.problems]
+    try:
+        table = parse(text, variables, findings)
+    except PipelineInvalid:
+        table = Table(Place(1, 1), {})
+    return table, [str(each) for each in findings.problems]
 
 
 def value(table: Table, key: str) -> str | None:
@@ -63,7 +75,8 @@ def test_variables(text: str, variables: dict[str, str], found: str) -> None:
         ("", "a.yaml:1:1: the file is empty"),
         ("- a\n", "a.yaml:1:1: a pipeline is a mapping with name, source and sinks"),
         ("a: b\n---\nc: d\n", "a.yaml:2:1: this is not YAML: expected a single document in the "),
-        ("a: [1\n", "a.yaml:2:1: this is not YAML: while parsing a flow sequence, "),
+        ("b: c\na: [1\n", "a.yaml:2:4: this is not YAML: while parsing a flow sequence, "),
+        ('a: "b\nc: d\n', "a.yaml:1:4: this is not YAML: while scanning a quoted scalar, "),
         ("a:\n\t- b\n", "a.yaml:2:1: this is not YAML: while scanning for the next token, "),
         ("a: \x00\n", "a.yaml:1:1: this is not YAML: unacceptable character #x0000"),
     ],
@@ -84,3 +97,8 @@ def test_a_text_of_several_lines_knows_its_first() -> None:
     node = table.entries["sql"].value
     assert isinstance(node, Scalar)
     assert (node.first_line, node.text) == (2, "SELECT 1\nFROM x\n")
+
+
+def test_a_variable_that_wants_quotes_is_told_so() -> None:
+    [problem] = parsed("a: {b: ${C}/d}\n")[1]
+    assert problem.endswith("; within {...} and [...] a value with ${NAME} must be quoted")

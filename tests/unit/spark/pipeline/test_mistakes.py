@@ -155,3 +155,14 @@ def test_a_field_of_the_records_own_name_may_replace_it() -> None:
         "  topics", "  columns: [key]\n  topics"
     )
     assert load(text, {}).spec.source.columns == ("key",)
+
+
+def test_of_a_missing_variable_nothing_else_is_told() -> None:
+    assert mistakes(FILE.replace("/data/checkpoint", "${NOWHERE}")) == [
+        "2: the variable NOWHERE is not set; ${NOWHERE:-...} gives it a default"
+    ]
+
+
+@pytest.mark.parametrize("text", ["a: [1\n", "name: x\n\tsinks: []\n", "---\n# nothing\n"])
+def test_of_a_file_that_is_no_yaml_nothing_else_is_told(text: str) -> None:
+    assert len(mistakes(text)) == 1
