@@ -8,16 +8,22 @@ written.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
 from headrace.core.errors import ErrorCode, HeadraceError, InvalidConfig
 from headrace.spark.options import refuse_unknown
 
+logger = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+# Several queries that merge into one table meet now and then; each waits for nobody.
+_ATTEMPTS: Final = 5
 _QUERY_KEY: Final = "headrace.query"
 _BATCH_KEY: Final = "headrace.batch"
 _RANGE_KEY: Final = "headrace.range"
@@ -90,6 +96,18 @@ def create_table(path: str, schema: pa.Schema, partition_by: tuple[str, ...]) ->
     return _deltalake().DeltaTable.create(
         path, delta_schema(schema), "error", list(partition_by) or None
     )
+
+
+def despite_others(attempt: Callable[[], _Result]) -> _Result:
+    """Do what looks at a table and commits to it, again if somebody else's commit came between."""
+    from deltalake.exceptions import CommitFailedError
+
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return attempt()
+        except CommitFailedError as error:
+            logger.info("somebody else has committed, trying again: error=%s", error)
+    return attempt()
 
 
 def delta_schema(schema: pa.Schema) -> Any:
@@ -237,6 +255,11 @@ class PlainWrite:
 
 
 Write = QueryBatch | PlainWrite
+
+
+def once_names(table: Any) -> list[str]:
+    """Names of the writes that were to happen once, as far back as the table's log goes."""
+    return [each[_ONCE_KEY] for each in table.history() if _ONCE_KEY in each]
 
 
 def offsets_mark(checkpoint: str | None, batch: int) -> str:

@@ -35,6 +35,7 @@ from headrace.spark.delta_table import (
     check_fits,
     check_partitions,
     delta_schema,
+    despite_others,
     local_path,
     may_follow_others,
     names,
@@ -146,6 +147,9 @@ class _Writer:
         staged = [each for each in messages if isinstance(each, Staged)]
         files = [file for each in staged for file in each.files]
         write = self._write_of(staged, batch)
+        despite_others(lambda: self._publish_once(files, write))
+
+    def _publish_once(self, files: Sequence[StagedFile], write: Write) -> None:
         table = open_table(self._options.path)
         try:
             is_written = table is not None and write.is_in(table)

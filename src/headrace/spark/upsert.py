@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -29,6 +30,7 @@ from headrace.spark.delta_table import (
     check_fits,
     check_partitions,
     create_table,
+    despite_others,
     local_path,
     may_follow_others,
     names,
@@ -216,7 +218,8 @@ class Merge:
         """Merge rows, one for each key and with `DELETED`, in one commit.
 
         False where another driver did so since it was asked: what the commit is checked against
-        is the version that was looked at, so one that lands later still is a conflict.
+        is the version that was looked at, so one that lands later still is a conflict, upon which
+        the table is looked at anew.
         """
         if not rows.num_rows:
             return True
@@ -227,6 +230,10 @@ class Merge:
                     f"a row has no {name!r}, and the table's rows are told apart by it: leave such "
                     "rows out"
                 )
+        return despite_others(lambda: self._run_once(rows))
+
+    def _run_once(self, rows: pa.Table) -> bool:
+        options = self._options
         table = open_table(options.path)
         if table is None:
             table = create_table(options.path, self._schema, options.partition_by)
@@ -252,6 +259,16 @@ class Merge:
             done["num_target_rows_updated"],
             done["num_target_rows_deleted"],
         )
+        # Of those that delete nobody knows whether there was nothing, or something newer.
+        kept = rows.num_rows - pc.sum(rows.column(DELETED).cast(pa.int64())).as_py()
+        older = kept - done["num_target_rows_inserted"] - done["num_target_rows_updated"]
+        if older:
+            logger.warning(
+                "rows that are older than the table's were left out: path=%s rows=%d newest_by=%s",
+                options.path,
+                older,
+                ",".join(options.newest_by),
+            )
 
     def _is_newer(self) -> str:
         """Whether a row is at least as new as the table's, if that keeps what tells."""

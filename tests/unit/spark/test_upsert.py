@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from headrace.core.errors import InvalidConfig, InvalidRecord
+from headrace.spark import delta_table, upsert
 from headrace.spark.delta_table import (
     CheckpointOlderThanTable,
     PlainWrite,
@@ -149,6 +151,41 @@ def test_only_a_row_as_new_as_the_tables_replaces_it(
     assert customers.names() == {1: "comes" if wins else "there"}
     customers.batch(2, (1, None, 10 if wins else 0))
     assert customers.names() == ({1: "comes"} if comes == 11 else {} if wins else {1: "there"})
+
+
+def test_rows_that_are_left_out_as_older_are_counted_in_the_log(
+    table: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    customers = Customers(table)
+    customers.batch(0, (1, "ada", 10), (2, "bob", 10), (3, "cy", 10))
+    assert not caplog.records
+    with caplog.at_level(logging.WARNING):
+        customers.batch(1, (1, "moved", 0), (2, "new", 11), (3, None, 3), (4, "dee", 0))
+    [said] = [each.getMessage() for each in caplog.records]
+    assert "older than the table's were left out" in said
+    assert "rows=1 newest_by=offset" in said
+
+
+def test_queries_that_merge_at_the_same_time_both_get_through(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other's commit lands between this one's look at the table and its commit."""
+    ours = Customers(table, otherQueries="append")
+    others = Customers(table, OTHER_QUERY, otherQueries="append")
+    ours.batch(0, (1, "ada", 10))
+    opened, turns = delta_table.open_table, iter([("between", 12)])
+
+    def interrupted(path: str) -> Any:
+        found = opened(path)
+        for name, offset in turns:
+            others.batch(0, (1, name, offset), (2, name, offset))
+        return found
+
+    merge = ours.merge(QueryBatch(QUERY, 1, follows_others=True))
+    monkeypatch.setattr(upsert, "open_table", interrupted)
+    assert merge.run(ours.changes((1, "older", 11), (3, "cy", 11)))
+    assert ours.names() == {1: "between", 2: "between", 3: "cy"}
+    assert DeltaTable(table).transaction_version(QUERY) == 1
 
 
 def test_the_first_of_several_ordering_columns_decides(table: Path) -> None:

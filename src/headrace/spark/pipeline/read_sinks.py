@@ -24,6 +24,8 @@ KINDS: Final = ("topic", "delta", "parquet", "console")
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _MODES: Final[tuple[Mode, ...]] = ("append", "update", "complete")
 _ROWS_SHOWN: Final = 20
+# Offsets alone tell nothing of a key whose partition has changed.
+_NEWEST_BY: Final = ("timestamp", "offset")
 
 
 def read_sinks(nodes: tuple[Node, ...], base: Path, findings: Findings) -> tuple[Sink, ...]:
@@ -101,7 +103,7 @@ def _upsert(delta: Fields) -> Upsert | None:
         place=delta.place_of("upsert"),
         on=fields.texts("on"),
         delete_when=fields.text("delete_when"),
-        newest_by=fields.texts("newest_by") or ("offset",),
+        newest_by=fields.texts("newest_by") or _NEWEST_BY,
         columns=fields.texts("columns"),
     )
 

@@ -226,7 +226,12 @@ UPSERT: Final = Section(
     (
         Key("on", "a list of columns", "the key of a row", required=True),
         Key("delete_when", "a condition in SQL", "rows that take theirs out of the table"),
-        Key("newest_by", "a list of columns", "which of several rows is the newest", "`offset`"),
+        Key(
+            "newest_by",
+            "a list of columns",
+            "which of several rows is the newest",
+            "`timestamp`, `offset`",
+        ),
         Key("columns", "a list of columns", "what the table has", "all columns"),
     ),
 )

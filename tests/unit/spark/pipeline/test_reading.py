@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.spark.pipeline import Pipeline, PipelineInvalid, load
-from headrace.spark.pipeline.model import Filter, Topic, Window
+from headrace.spark.pipeline.model import Delta, Filter, Topic, Window
 
 SMALL = """
 name: clicks
@@ -47,6 +47,14 @@ def test_steps_and_sinks_keep_their_order_and_their_lines() -> None:
     assert (type(first), first.place.line) == (Filter, 9)
     assert isinstance(second, Window)
     assert (second.place.line, second.agg) == (10, (("n", "count(*)"),))
+
+
+def test_the_newest_row_is_not_told_by_offsets_alone() -> None:
+    """A key that comes to another partition goes on at smaller offsets."""
+    target = load(SMALL + "  - delta: {path: /a, upsert: {on: [id]}}\n").spec.sinks[1].target
+    assert isinstance(target, Delta)
+    assert target.upsert is not None
+    assert target.upsert.newest_by == ("timestamp", "offset")
 
 
 def test_every_mistake_is_told_at_once() -> None:
