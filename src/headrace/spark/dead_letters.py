@@ -1,17 +1,65 @@
 """Records whose value could not be read, sent on to a topic with the reason in their headers."""
 
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Final
 
-from headrace.client import Client, ClientSettings, FetchedChunk, Producer
+from headrace.client import Client, ClientSettings, FetchedChunk, Producer, RecordMetadata
+from headrace.core.errors import ApiError, ErrorCode
 from headrace.spark import columns
 from headrace.spark.bad_values import BadValues
 from headrace.spark.decode import Decoded, rows
 
-REASON_HEADER = "headrace.error"
-TOPIC_HEADER = "headrace.topic"
-PARTITION_HEADER = "headrace.partition"
-OFFSET_HEADER = "headrace.offset"
+REASON_HEADER: Final = "headrace.error"
+TOPIC_HEADER: Final = "headrace.topic"
+PARTITION_HEADER: Final = "headrace.partition"
+OFFSET_HEADER: Final = "headrace.offset"
+TIMESTAMP_HEADER: Final = "headrace.timestamp"
+CUT_HEADER: Final = "headrace.cut"
+# How much of each part is kept of a letter that its topic does not take whole: a good deal, then
+# what any topic takes. The record it was can be looked up by its place.
+_KEPT_BYTES: Final = (256 * 1024, 1024)
+_TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+
+Header = tuple[str, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Letter:
+    """A record, and what is told about it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
+    told: list[Header]
+
+    def cut(self, most: int) -> "_Letter":
+        """The same with no part above `most` bytes, and the sizes of those that were."""
+        headers_size = sum(len(name) + len(value or b"") for name, value in self.headers)
+        sizes = {
+            "key": len(self.key or b""),
+            "value": len(self.value or b""),
+            "headers": headers_size,
+        }
+        said = ", ".join(f"{part} of {size} bytes" for part, size in sizes.items() if size > most)
+        told: list[Header] = [(name, (value or b"")[:most]) for name, value in self.told]
+        return _Letter(
+            None if self.key is None else self.key[:most],
+            None if self.value is None else self.value[:most],
+            self.headers if headers_size <= most else [],
+            [*told, (CUT_HEADER, said.encode())] if said else told,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A letter under way, and how often it was made shorter for it."""
+
+    letter: _Letter
+    cuts: int
+    delivery: Future[RecordMetadata]
 
 
 class DeadLetters:
@@ -24,7 +72,7 @@ class DeadLetters:
         self._client = Client(settings)
         self._topic = topic
         self._producer: Producer | None = None
-        self._sent: list[Any] = []
+        self._sent: deque[_Sent] = deque()
 
     def __enter__(self) -> "DeadLetters":
         return self
@@ -36,40 +84,56 @@ class DeadLetters:
         trace: TracebackType | None,
     ) -> None:
         try:
-            self.settle()
+            # A read that is broken off has its letters; a task that failed sends them again, and
+            # what it failed of must not be hidden by what became of them.
+            if error is None or isinstance(error, GeneratorExit):
+                self.settle()
         finally:
             self._client.close()
 
     def send(self, decoded: Decoded, chunks: list[FetchedChunk], bad: BadValues) -> None:
-        """Send these rows as they were read, with where they were and what is wrong."""
+        """Send these rows as they were read, with where they were and what is wrong.
+
+        Their time is now: retention would take the letters of old records at once.
+        """
         found = rows(decoded, list(bad))
         keys = columns.binary(found.data, found.key).to_pylist()
         values = columns.binary(found.data, found.value).to_pylist()
         headers = columns.headers(found).to_pylist()
-        if self._producer is None:
-            self._producer = self._client.producer()
         for row, reason in enumerate(bad.values()):
             place = chunks[found.chunk[row]].partition
-            told = [
+            told: list[Header] = [
                 (REASON_HEADER, reason.encode()),
                 (TOPIC_HEADER, place.topic.encode()),
                 (PARTITION_HEADER, str(place.partition).encode()),
                 (OFFSET_HEADER, str(found.offset[row]).encode()),
+                (TIMESTAMP_HEADER, str(found.timestamp_ms[row]).encode()),
             ]
             kept = [(each["key"], each["value"]) for each in headers[row]]
-            sent = self._producer.send(
-                self._topic,
-                values[row],
-                key=keys[row],
-                headers=kept + told,
-                timestamp_ms=int(found.timestamp_ms[row]),
-            )
-            self._sent.append(sent)
+            self._send(_Letter(keys[row], values[row], kept, told))
+            while self._sent and self._sent[0].delivery.done():
+                self._taken(self._sent.popleft())
 
     def settle(self) -> None:
         """Wait for what was sent; a record that was not taken fails the task."""
-        if self._producer is not None:
+        while self._sent:  # those that were too large are sent again
+            assert self._producer is not None
             self._producer.flush()
-        for sent in self._sent:
-            sent.result()
-        self._sent.clear()
+            for _ in range(len(self._sent)):
+                self._taken(self._sent.popleft())
+
+    def _send(self, letter: _Letter, cuts: int = 0) -> None:
+        if self._producer is None:
+            self._producer = self._client.producer()
+        told = letter.cut(_KEPT_BYTES[cuts - 1]) if cuts else letter
+        headers = told.headers + told.told
+        delivery = self._producer.send(self._topic, told.value, key=told.key, headers=headers)
+        self._sent.append(_Sent(letter, cuts, delivery))
+
+    def _taken(self, sent: _Sent) -> None:
+        try:
+            sent.delivery.result()
+        except ApiError as error:
+            if error.code not in _TOO_LARGE or sent.cuts == len(_KEPT_BYTES):
+                raise
+            self._send(sent.letter, sent.cuts + 1)

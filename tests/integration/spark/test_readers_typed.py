@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from headrace.client import EARLIEST, Client, TopicPartition
 from headrace.core.errors import HeadraceError
+from headrace.spark.dead_letters import DeadLetters
+from headrace.spark.fetch import fetch
+from headrace.spark.offsets import Range
+from headrace.spark.options import source_options
+from headrace.spark.rows import RowMaker
 from tests.integration.spark.conftest import Options, TopicMaker
 from tests.support.spark_readers import batch_reader, read_all, send
 
 CLICK = StructType().add("user", StringType()).add("item", IntegerType())
 JSON = {"valueFormat": "json", "valueSchema": "user string, item int"}
+VALUE = pa.struct([("user", pa.string()), ("item", pa.int32())])
 GOOD, BAD = b'{"user":"a","item":1}', b'{"user":'
 
 
@@ -71,8 +79,10 @@ def test_bad_records_go_to_the_dead_letter_topic_with_where_they_were(
     assert [row["offset"] for row in rows] == [0, 2]
     assert "_error" not in rows[0]
     [letter] = letters(client, dead, 1)
-    assert (letter.key, letter.value, letter.timestamp) == (b"k1", BAD, 77)
+    assert (letter.key, letter.value) == (b"k1", BAD)
+    assert letter.timestamp > time.time() * 1000 - 60_000, "retention would take an old one at once"
     headers = dict(letter.headers)
+    assert headers["headrace.timestamp"] == b"77"
     assert headers["h"] == b"1"
     assert b"truncated" in (headers["headrace.error"] or b"")
     assert headers["headrace.topic"] == topic.encode()
@@ -90,6 +100,61 @@ def test_a_read_that_is_broken_off_has_sent_its_dead_letters(
     next(batches)
     batches.close()  # type: ignore[attr-defined]  # a generator
     assert len(letters(client, dead, 1)) == 1
+
+
+@pytest.mark.parametrize(("most", "kept"), [(300_000, 256 * 1024), (6_000, 1024)])
+def test_a_letter_that_its_topic_does_not_take_is_cut_and_says_so(
+    client: Client, make_topic: TopicMaker, to: Options, most: int, kept: int
+) -> None:
+    topic, dead = make_topic(), make_topic("dead", max_message_bytes=str(most))
+    large = b"z" * 500_000
+    send(client, topic, [BAD, large, BAD], key=b"k", headers=[("h", b"1")])
+    assert read_all(to(subscribe=topic, deadLetterTopic=dead, **JSON), CLICK) == []
+    found = {dict(each.headers)["headrace.offset"]: each for each in letters(client, dead, 3)}
+    whole, cut = found[b"0"], found[b"1"]
+    assert (whole.value, dict(whole.headers).get("headrace.cut")) == (BAD, None)
+    assert (cut.key, cut.value) == (b"k", large[:kept])
+    assert dict(cut.headers)["headrace.cut"] == b"value of 500000 bytes"
+    assert dict(cut.headers)["h"] == b"1"
+
+
+def test_letters_that_are_safe_are_kept_no_longer(
+    client: Client, make_topic: TopicMaker, to: Options
+) -> None:
+    topic, dead = make_topic(), make_topic("dead")
+    send(client, topic, [BAD] * 1000, headers=[("pad", bytes(500))])
+    options = source_options(
+        to(
+            subscribe=topic,
+            deadLetterTopic=dead,
+            kafka__max__partition__fetch__bytes=10_000,
+            **JSON,
+        ),
+        streaming=False,
+    )
+    waiting = []
+    with Client(options.client) as reads, DeadLetters(options.client, dead) as sent:
+        maker = RowMaker(pa.schema([("value", VALUE)]), options.values, sent.send)
+        for fetched in fetch(reads, options, [Range(TopicPartition(topic, 0), 0, 1000)]):
+            assert not sum(batch.num_rows for batch in maker.batches(fetched))
+            assert sent._producer is not None
+            sent._producer.flush()
+            waiting.append(len(sent._sent))
+    assert len(waiting) > 3
+    assert max(waiting) < 200, "at most those of one fetch, all of which are finished by the next"
+    assert len(letters(client, dead, 1000)) == 1000
+
+
+def test_what_a_task_failed_of_is_not_hidden_by_its_letters(to: Options) -> None:
+    options = source_options(to(subscribe="t"), streaming=False)
+
+    class Unsettled(DeadLetters):
+        def settle(self) -> None:
+            raise AssertionError("nobody waits for letters that are sent again")
+
+    with pytest.raises(ZeroDivisionError) as raised, Unsettled(options.client, "dead"):
+        _ = 1 // 0
+    assert raised.value.__context__ is None
 
 
 def test_dead_letters_that_cannot_be_sent_fail_the_task(
