@@ -1,5 +1,6 @@
 """`headrace pipeline run FILE`: its queries, until they end or are told to stop."""
 
+import os
 import signal
 import sys
 import threading
@@ -75,7 +76,7 @@ def run(
     with stopping() as stop:
         spark = spark_for(pipeline, master)
         try:
-            stop.arm()
+            stop.started()
             if stop.asked.is_set():
                 return
             watching = watch(
@@ -100,11 +101,23 @@ class Stop:
 
     def __init__(self) -> None:
         self.asked = threading.Event()
+        self._is_starting = True
 
     def arm(self) -> None:
         """Take the signals; Spark takes SIGINT for itself when a session starts."""
         for number in STOP_SIGNALS:
-            signal.signal(number, lambda *_: self.asked.set())
+            signal.signal(number, self._ask)
+
+    def started(self) -> None:
+        """Spark is up: from here on a stop is quick."""
+        self._is_starting = False
+        self.arm()
+
+    def _ask(self, *_: object) -> None:
+        if self._is_starting and not self.asked.is_set():
+            # By the descriptor: a handler may come in the middle of a write to the stream.
+            os.write(2, b"headrace: stopping as soon as Spark has started\n")
+        self.asked.set()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import main
+from headrace.cli.pipeline.run import stopping
 from tests.unit.spark.pipeline.test_reading import SMALL
 
 
@@ -52,6 +54,20 @@ def test_a_broker_that_does_not_answer_is_told_before_spark_is_started(
     path.write_text(SMALL)
     assert exit_code(command, str(path), "--bootstrap-servers", "127.0.0.1:1") == 3
     assert "127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_a_signal_while_spark_starts_is_answered_at_once(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with stopping() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.asked.is_set()
+        assert capfd.readouterr().err == "headrace: stopping as soon as Spark has started\n"
+        stop.started()
+        signal.raise_signal(signal.SIGTERM)
+        assert capfd.readouterr().err == ""
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_plan_is_printed_without_spark(
