@@ -7,6 +7,7 @@ case runs each time, the others in the long form. The points are in `tests.suppo
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 from headrace.client import Client
 from headrace.spark.archive import verify
 from tests.integration.spark.conftest import Options, TopicMaker
-from tests.integration.spark.test_sinks import archived, from_start, places, records
+from tests.integration.spark.test_sinks import archived, places, records
 from tests.support import spark_jobs
 from tests.support.spark_drivers import Driver, DriverDied
 from tests.support.spark_faults import (
@@ -81,6 +82,11 @@ class Doomed:
             assert died.value.code == -signal.SIGKILL, str(died.value)
 
 
+def from_zero(to: Options, topic: str, **more: object) -> dict[str, str]:
+    """From the first record on, by number: then the first batch has rows, and not only a start."""
+    return to(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 0, "1": 0}}), **more)
+
+
 def cases(points: tuple[Point, ...]) -> list[Any]:
     long = pytest.mark.long
     return [each if each in SHORT else pytest.param(each, marks=long) for each in points]
@@ -114,7 +120,7 @@ def test_a_driver_killed_in_a_batch_leaves_each_row_in_the_table_once(
     group, table = f"of-{filled}", tmp_path / "table"
     query = Doomed(
         tmp_path / "driver.out",
-        from_start(to, filled, maxOffsetsPerTrigger=200, commitGroup=group),
+        from_zero(to, filled, maxOffsetsPerTrigger=200, commitGroup=group),
         {"path": str(table), "checkpointLocation": checkpoint},
         ["*"],
     )
@@ -134,7 +140,7 @@ def test_a_driver_killed_after_a_batch_is_written_down_does_not_run_it_again(
     table, target = tmp_path / "table", Path(checkpoint)
     query = Doomed(
         tmp_path / "driver.out",
-        from_start(to, filled, maxOffsetsPerTrigger=200),
+        from_zero(to, filled, maxOffsetsPerTrigger=200),
         {"path": str(table), "checkpointLocation": checkpoint},
         ["*"],
     )
@@ -160,7 +166,7 @@ def test_a_driver_killed_in_a_batch_loses_no_row_on_its_way_to_a_topic(
     target = make_topic(partitions=2)
     query = Doomed(
         tmp_path / "driver.out",
-        from_start(to, filled, maxOffsetsPerTrigger=200),
+        from_zero(to, filled, maxOffsetsPerTrigger=200),
         to(topic=target, checkpointLocation=checkpoint),
         ["value"],
     )
@@ -216,7 +222,7 @@ def parquet(to: Options, topic: str, checkpoint: str, path: Path) -> Doomed:
     """The stream to Parquet files of Spark's own sink."""
     return Doomed(
         path.with_name("driver.out"),
-        from_start(to, topic, maxOffsetsPerTrigger=200),
+        from_zero(to, topic, maxOffsetsPerTrigger=200),
         {"path": str(path), "checkpointLocation": checkpoint},
         ["*"],
         sink_format="parquet",
@@ -261,7 +267,7 @@ def test_a_task_that_fails_while_it_reads_is_run_again_whole(
 ) -> None:
     marker, path = tmp_path / "marker", tmp_path / "rows"
     arm(marker)
-    source = from_start(to, filled, maxOffsetsPerTrigger=200)
+    source = from_zero(to, filled, maxOffsetsPerTrigger=200)
     spark_jobs.stream(
         spark,
         source=source | fault_options("reading", marker),

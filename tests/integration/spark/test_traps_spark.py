@@ -113,16 +113,19 @@ def test_trap_4_a_commit_that_comes_late_changes_nothing(
     """Offsets are published from the start of the next batch, which is the end of the last."""
     group = f"late-{topic}"
     send(client, topic, numbered(6))
-    options = to(
-        subscribe=topic, startingOffsets="earliest", commitGroup=group, maxOffsetsPerTrigger=2
+    start: Any = {topic: {"0": 0}}
+    reader = stream_reader(
+        to(
+            subscribe=topic,
+            startingOffsets=json.dumps(start),
+            commitGroup=group,
+            maxOffsetsPerTrigger=2,
+        )
     )
-    reader = stream_reader(options)
     limit = reader.getDefaultReadLimit()
-    start: Any = reader.initialOffset()
-    ends = []
+    assert reader.initialOffset() == start
     for _ in range(3):
         end = reader.latestOffset(start, limit)
-        ends.append(end)
         reader.commit(start)  # one batch late
         start = end
     assert [each.offset for each in client.admin.committed_offsets(group).values()] == [4]
