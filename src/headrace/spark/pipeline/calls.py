@@ -48,7 +48,12 @@ class Call:
 Expression = Name | Get | Call
 Options = tuple[tuple[str, "str | Secret"], ...]
 Argument = Expression | Secret | str | int | bool | None | tuple[str, ...] | Options
-_SECRET: Final = re.compile(r"password|secret|token|credential", re.IGNORECASE)
+# What Spark itself does not show, and names of object stores and brokers that it does not know.
+_SECRET: Final = re.compile(
+    r"password|passphrase|secret|token|credential|jaas|(access|account|api|private).?key"
+    r"|keystore\.key|(^|\.)sas(\.|$)",
+    re.IGNORECASE,
+)
 
 
 def call(on: Expression, name: str, *arguments: Argument, **named: Argument) -> Call:

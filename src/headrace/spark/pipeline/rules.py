@@ -1,5 +1,6 @@
 """What cannot work whatever the data is, told before Spark is started."""
 
+import posixpath
 from typing import Final
 
 from pyspark.sql.types import StringType, StructType
@@ -37,11 +38,20 @@ def refuse_impossible(spec: Spec, findings: Findings) -> None:
         _check_mode(sink, steps, findings)
         _check_target(sink, findings)
         if isinstance(sink.target, Delta | Parquet):
-            other = paths.setdefault(sink.target.path, sink)
+            other = paths.setdefault(_plain(sink.target.path), sink)
             if other is not sink:
                 findings.add(
                     sink.place, f"the sink of line {other.place.line} writes to this path too"
                 )
+
+
+def _plain(path: str) -> str:
+    """One spelling of a path: without the scheme of files, doubled slashes and steps back."""
+    scheme, separator, rest = path.partition("://")
+    if not separator:
+        scheme, rest = "", path.removeprefix("file:")
+    plain = posixpath.normpath("/" + rest.lstrip("/"))
+    return plain if scheme in ("", "file") else f"{scheme}:/{plain}"
 
 
 def refuse_loops(spec: Spec, subscription: Subscription, findings: Findings) -> None:

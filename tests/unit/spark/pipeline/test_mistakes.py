@@ -123,6 +123,10 @@ CASES = [
     (with_sink("console: {rows: 0}\n    name: own"), "8: rows: '0' is not a whole number above 0"),
     (with_sink("delta: {path: /a}") + "  - parquet: {path: /a}\n",
      "10: the sink of line 8 writes to this path too"),
+    (with_sink("delta: {path: /a/b}") + "  - parquet: {path: 'file:///a//c/../b/'}\n",
+     "10: the sink of line 8 writes to this path too"),
+    (with_sink("parquet: {path: 's3a://b/c'}\n    name: x") + "  - parquet: {path: 's3a://b/c/'}\n",
+     "11: the sink of line 8 writes to this path too"),
     # output modes and watermarks
     (with_sink("delta: {path: /a}", "[{" + WINDOW.replace("watermark: 1 minute, ", "") + "}]"),
      "8: mode append gives out a window once it is over, which takes a watermark"),

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.errors import InvalidConfig
 from headrace.spark.pipeline import load
-from headrace.spark.pipeline.calls import Call, Name, Secret, assigned, call, done, written
+from headrace.spark.pipeline.calls import Call, Name, Secret, assigned, call, done, options, written
 from tests.unit.spark.pipeline.test_reading import SMALL
 
 WHOLE = """
@@ -67,6 +67,25 @@ def test_secrets_are_not_printed_and_sinks_reach_their_brokers_as_the_source_doe
     assert "hush" not in plan
     assert plan.count('"kafka.ssl.key.password", "*****"') == 2
     assert '"kafka.security.protocol": "SSL", "kafka.ssl.key.password": "*****"' in plan
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        ("spark.hadoop.fs.s3a.access.key", True),
+        ("fs.azure.account.key.store.dfs.core.windows.net", True),
+        ("fs.azure.sas.container.store", True),
+        ("kafka.sasl.jaas.config", True),
+        ("kafka.ssl.keystore.key", True),
+        ("spark.hadoop.fs.s3a.session.TOKEN", True),
+        ("kafka.sasl.mechanism", False),
+        ("kafka.ssl.keystore.location", False),
+        ("key.deserializer", False),
+    ],
+)
+def test_what_is_secret_is_told_by_its_name(name: str, is_secret: bool) -> None:
+    [(_, value)] = options({name: "hush"})
+    assert ("hush" not in written(value)) == is_secret
 
 
 def test_only_what_is_used_is_imported() -> None:
