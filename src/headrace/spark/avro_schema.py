@@ -21,8 +21,22 @@ _LOGICAL: Final = {
     "timestamp-micros": "timestamp",
     "local-timestamp-millis": "timestamp_ntz",
     "local-timestamp-micros": "timestamp_ntz",
-    "uuid": "string",
 }
+# Types for which Spark has no column: it leaves them as what they are written as, and so do we.
+_UNKNOWN_TO_SPARK: Final = ("uuid", "time-millis", "time-micros")
+
+
+def as_spark_reads(schema: Any) -> Any:
+    """A schema, not yet parsed, by which values have the types that Spark's Avro gives them."""
+    if isinstance(schema, list):
+        return [as_spark_reads(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: as_spark_reads(part)
+        for name, part in schema.items()
+        if name != "logicalType" or part not in _UNKNOWN_TO_SPARK
+    }
 
 
 def avro_to_ddl(schema: Any) -> str:

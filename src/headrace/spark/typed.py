@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.core.errors import InvalidConfig
-from headrace.spark.avro_schema import avro_to_ddl
+from headrace.spark.avro_schema import as_spark_reads, avro_to_ddl
 from headrace.spark.bad_values import BadValues, one_by_one, reason
 from headrace.spark.json_values import json_reader
 from headrace.spark.options import Values
@@ -74,7 +74,7 @@ def avro_schema(text: str) -> Any:
     except ModuleNotFoundError as error:
         raise InvalidConfig("valueFormat=avro needs fastavro: install headrace[avro]") from error
     try:
-        return fastavro.parse_schema(json.loads(text))
+        return fastavro.parse_schema(as_spark_reads(json.loads(text)))
     except Exception as error:  # the library has no common root for what it raises
         raise InvalidConfig(f"valueSchema is no Avro schema in JSON: {reason(error)}") from error
 

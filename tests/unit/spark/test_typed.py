@@ -8,6 +8,7 @@ import io
 import json
 import re
 import sys
+import uuid
 from typing import Any
 
 import fastavro
@@ -241,10 +242,14 @@ CLICK_TYPE = pa.struct(
 )
 
 
-def encoded(record: dict[str, Any]) -> bytes:
+def encoded(record: dict[str, Any], schema: dict[str, Any] = AVRO) -> bytes:
     stream = io.BytesIO()
-    fastavro.schemaless_writer(stream, fastavro.parse_schema(AVRO), record)
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), record)
     return stream.getvalue()
+
+
+def of_one_field(kind: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "One", "fields": [{"name": "a", "type": kind}]}
 
 
 def test_avro_becomes_columns() -> None:
@@ -269,6 +274,56 @@ def test_avro_becomes_columns() -> None:
     assert found.to_pylist()[1:] == [None, None, None]
     assert list(bad) == [2, 3]
     assert "1 bytes are left" in bad[3]
+
+
+ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "ddl", "column", "wanted"),
+    [
+        ({"type": "string", "logicalType": "uuid"}, ID, "string", pa.string(), str(ID)),
+        (
+            ["null", {"type": "int", "logicalType": "time-millis"}],
+            datetime.time(0, 0, 1, 2000),
+            "int",
+            pa.int32(),
+            1002,
+        ),
+        (
+            {"type": "long", "logicalType": "time-micros"},
+            datetime.time(0, 0, 1, 2),
+            "bigint",
+            pa.int64(),
+            1_000_002,
+        ),
+    ],
+)
+def test_avro_types_that_spark_has_not_are_what_they_are_written_as(
+    kind: Any, written: Any, ddl: str, column: pa.DataType, wanted: Any
+) -> None:
+    schema = of_one_field(kind)
+    values = Values("avro", json.dumps(schema))
+    assert value_type_ddl(values) == f"struct<`a`:{ddl}>"
+    read = value_reader(values, pa.struct([("a", column)]))
+    found, bad = read(raw(encoded({"a": written}, schema)))
+    assert (found.to_pylist(), bad) == ([{"a": wanted}], {})
+
+
+def test_an_avro_decimal_too_long_for_its_column_takes_no_other_with_it() -> None:
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+    schema = of_one_field(kind)
+    good = encoded({"a": decimal.Decimal("1.25")}, schema)
+    long = encoded({"a": (10**8).to_bytes(5, "big")}, of_one_field("bytes"))
+    column = pa.struct([("a", pa.decimal128(4, 2))])
+    found, bad = value_reader(Values("avro", json.dumps(schema)), column)(raw(good, long, good))
+    assert [row and row["a"] for row in found.to_pylist()] == [
+        decimal.Decimal("1.25"),
+        None,
+        decimal.Decimal("1.25"),
+    ]
+    assert list(bad) == [1]
+    assert "precision" in bad[1]
 
 
 def test_an_avro_schema_that_is_none_is_refused() -> None:
