@@ -170,6 +170,7 @@ def _measure(
 def _fill(found: list[sides.Side], chosen: list[str], rows: int) -> None:
     everywhere = sides.brokers_of(found)
     ours = everywhere[:1]
+    topics.fill(everywhere, topics.WAKING, topics.WAKING_ROWS, 2, topics.plain)
     if _READ_PLAIN.intersection(chosen):
         topics.fill(everywhere, "plain", rows, 2, topics.plain)
     if "json" in chosen:

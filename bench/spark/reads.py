@@ -43,12 +43,18 @@ class Measuring:
         """Take the rate of every side in every round; the first rounds warm up."""
         for counts, sides in in_turn(self.sides, self.warm_rounds, self.rounds):
             for side in sides:
+                _wake(self.spark, side)
                 if not counts:
                     rate_of(side)
                     continue
                 with self.costs.noted(measure, side.name, side.broker.pid, self.rows):
                     rate = rate_of(side)
                 self.values.add(measure, rate, side.name)
+
+
+def _wake(spark: SparkSession, side: Side) -> None:
+    """A few rows, so that workers are there which Spark may have let go while others ran."""
+    batch(spark, side, topics.WAKING).write.format("noop").mode("overwrite").save()
 
 
 def options(side: Side, topic: str) -> dict[str, str]:

@@ -11,6 +11,8 @@ from headrace.protocol.records.encode import encode_batch
 
 _PER_BATCH = 500
 TIME_MS = 1_700_000_000_000
+# A topic of a few rows, to be read before each measure.
+WAKING, WAKING_ROWS = "waking", 1_000
 JSON_SCHEMA = "user string, item int, price double"
 
 
