@@ -1,6 +1,7 @@
 """Arrow arrays from decoded positions: payloads are copied once, by Arrow's own code."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,10 @@ HEADERS_TYPE = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 )
 
+# What the offsets of Arrow's arrays can reach, and the times that microseconds can tell.
+REACH: Final = 2**31 - 1
+_TIME_MS_MAX: Final = (2**63 - 1) // 1000
+
 
 def binary(data: bytes, span: Span) -> pa.Array:
     """The bytes of a field of every record; null where the length is negative."""
@@ -22,10 +27,17 @@ def binary(data: bytes, span: Span) -> pa.Array:
     # ones; taking the even ones is one pass of memcpy.
     null = span.length < 0
     some_null = bool(null.any())
+    end = span.start + (np.maximum(span.length, 0) if some_null else span.length)
+    low, buffer = 0, pa.py_buffer(data)
+    if len(data) > REACH:
+        low, high = int(span.start.min()), int(end.max())
+        if high - low > REACH:
+            raise InvalidRecord(f"records of {high - low} bytes are too many for one column")
+        buffer = buffer.slice(low, high - low)
     offsets = np.empty(2 * count, np.int32)
-    offsets[0::2] = span.start
-    offsets[1::2] = span.start + (np.maximum(span.length, 0) if some_null else span.length)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    offsets[0::2] = span.start - low if low else span.start
+    offsets[1::2] = end - low if low else end
+    buffers = [None, pa.py_buffer(offsets), buffer]
     woven = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
     even = np.arange(0, 2 * count - 1, 2, dtype=np.int32)
     return woven.take(pa.array(even, mask=null if some_null else None))
@@ -39,7 +51,13 @@ def names(topics: Sequence[str], chunk: Ints) -> pa.Array:
 
 
 def timestamps(timestamp_ms: Ints) -> pa.Array:
-    """Milliseconds as Spark's microseconds."""
+    """Milliseconds as Spark's microseconds; a time that those cannot tell is refused."""
+    beyond = (timestamp_ms > _TIME_MS_MAX) | (timestamp_ms < -_TIME_MS_MAX)
+    if beyond.any():
+        raise InvalidRecord(
+            f"a record's time is {timestamp_ms[beyond][0]} ms since 1970, too far off for a "
+            "timestamp: list the other columns in the option 'columns' to read without it"
+        )
     return pa.array(timestamp_ms * 1000).view(pa.timestamp("us", tz="UTC"))
 
 

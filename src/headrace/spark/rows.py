@@ -16,6 +16,9 @@ from headrace.spark.typed import value_reader
 
 # Larger Arrow batches make nothing faster, and each is in memory several times.
 ROWS_PER_BATCH_MAX = 65_536
+# An answer may be a hundred times as large once it is decompressed: columns are made of parts of
+# it, whose bytes Arrow can count and memory holds several times.
+BYTES_PER_PART = 256 * 1024 * 1024
 BadRecords = Callable[[Decoded, list[FetchedChunk], BadValues], None]
 
 
@@ -34,11 +37,10 @@ class RowMaker:
     def batches(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
         """Zero or more batches with the records of some chunks, in their order."""
         decoded = decode(fetched.chunks, fetched.bounds)
-        if not len(decoded):
-            return
-        batch = self._batch(decoded, list(fetched.chunks))
-        for start in range(0, batch.num_rows, ROWS_PER_BATCH_MAX):
-            yield batch.slice(start, ROWS_PER_BATCH_MAX)
+        for part in _parts(decoded, BYTES_PER_PART):
+            batch = self._batch(part, list(fetched.chunks))
+            for start in range(0, batch.num_rows, ROWS_PER_BATCH_MAX):
+                yield batch.slice(start, ROWS_PER_BATCH_MAX)
 
     def _batch(self, decoded: Decoded, chunks: list[FetchedChunk]) -> pa.RecordBatch:
         made: dict[str, Any] = {}
@@ -79,6 +81,19 @@ class RowMaker:
             return pa.array(decoded.timestamp_type)
         assert name == HEADERS, name
         return columns.headers(decoded)
+
+
+def _parts(decoded: Decoded, bytes_max: int) -> Iterator[Decoded]:
+    """The rows in parts of at most so many bytes, but for a row that alone has more."""
+    if len(decoded.data) <= bytes_max:
+        if len(decoded):
+            yield decoded
+        return
+    first, low = 0, 0
+    while first < len(decoded):
+        last = max(int(np.searchsorted(decoded.end, low + bytes_max, "right")), first + 1)
+        yield rows(decoded, slice(first, last))
+        first, low = last, int(decoded.end[last - 1])
 
 
 def _sparse(count: int, values: dict[int, Any], kind: pa.DataType) -> pa.Array:
