@@ -95,6 +95,12 @@ def replay(path: Path, client: ClientSettings, *, to: str, topic: str | None, by
     archive.require("value", "timestamp")
     options = DeliveryOptions(client, ProducerSettings(batch_bytes=256 * 1024), to, columns)
     with Delivery(options) as delivery:
+        count = delivery.partition_count(to)
+        if not by_key and max(places) >= count:
+            raise InvalidConfig(
+                f"topic {to!r} has partitions 0 to {count - 1}, not {max(places)} as the archive: "
+                "add some, or choose partitions by key"
+            )
         for partition, pieces in sorted(places.items()):
             for together in _overlapping(pieces):
                 _send(delivery, together, chosen, partition, (*columns, "timestamp"))
@@ -169,7 +175,7 @@ class _Archive:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._dataset = _dataset(path)
+        self._dataset = _dataset(path.resolve())
         self.names: list[str] = self._dataset.schema.names
         self.require(*_PLACE)
 
@@ -211,7 +217,7 @@ def _dataset(path: Path) -> Any:
             ) from error
         return DeltaTable(path).to_pyarrow_dataset()
     log = path / "_spark_metadata"
-    files = _finished(log) if log.is_dir() else _visible(path)
+    files = _finished(path, log) if log.is_dir() else _visible(path)
     if not files:
         raise InvalidConfig(f"{path} is neither a Delta table nor a directory of Parquet files")
     keys = [part.split("=")[0] for part in files[0].relative_to(path).parts[:-1] if "=" in part]
@@ -227,7 +233,7 @@ def _visible(path: Path) -> list[Path]:
     ]
 
 
-def _finished(log: Path) -> list[Path]:
+def _finished(root: Path, log: Path) -> list[Path]:
     """The files that Spark's own sink has finished: its last summary, and the batches since."""
     batches = {
         int(each.name.removesuffix(_COMPACT)): each
@@ -239,8 +245,25 @@ def _finished(log: Path) -> list[Path]:
     paths: list[Path] = []
     for number in sorted(each for each in batches if each >= since):
         lines = batches[number].read_text().splitlines()[1:]
-        paths += [Path(unquote(urlparse(json.loads(line)["path"]).path)) for line in lines]
+        paths += [_found(root, unquote(urlparse(json.loads(line)["path"]).path)) for line in lines]
     return paths
+
+
+def _found(root: Path, recorded: str) -> Path:
+    """Where a file is by now: Spark writes down whole paths, and directories are moved."""
+    path = Path(recorded)
+    if path.is_relative_to(root) and path.exists():
+        return path
+    # What lies below the directory are its partitions, as date=2026-03-01, and the file itself.
+    parts = path.parts
+    first = len(parts) - 1
+    while first > 0 and "=" in parts[first - 1]:
+        first -= 1
+    for start in range(first, len(parts)):
+        moved = root.joinpath(*parts[start:])
+        if moved.exists():
+            return moved
+    raise InvalidConfig(f"{root} has no file {'/'.join(parts[first:])}, which Spark wrote there")
 
 
 def _places(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[tuple[str, int], Ints]]:

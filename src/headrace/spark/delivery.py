@@ -91,6 +91,10 @@ class Delivery:
         while self._sent and self._sent[0].done():
             _told(self._sent.popleft())
 
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has; one that is not there may be made."""
+        return self._partitioner(topic).count
+
     def settle(self) -> None:
         """Wait until everything is acknowledged; raises what was not."""
         self._producer.flush()

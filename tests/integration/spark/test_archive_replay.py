@@ -10,7 +10,7 @@ import pytest
 
 from headrace.cli.main import main
 from headrace.client import Client
-from headrace.core.errors import HeadraceError, InvalidConfig
+from headrace.core.errors import InvalidConfig
 from headrace.protocol.murmur2 import partition_for_key
 from headrace.spark.archive import replay
 from headrace.testing import Broker
@@ -39,8 +39,9 @@ def test_partitions_are_kept_or_chosen_by_key(
     kept, chosen = make_topic(partitions=3), make_topic(partitions=2)
     replay(tmp_path, client.settings, to=kept, topic=None, by_key=False)
     assert sorted(each.partition for each in records(client, kept)) == [0, 2, 2, 2, 2]
-    with pytest.raises(HeadraceError, match="has partitions 0 to 1, not 2"):
+    with pytest.raises(InvalidConfig, match="has partitions 0 to 1, not 2"):
         replay(tmp_path, client.settings, to=chosen, topic=None, by_key=False)
+    assert records(client, chosen) == [], "nothing is written before everything is known to fit"
     replay(
         tmp_path, client.settings, to=(again := make_topic(partitions=2)), topic=None, by_key=True
     )

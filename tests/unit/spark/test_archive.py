@@ -54,7 +54,8 @@ def _ints(numbers: list[int]) -> Ints:
     return np.array(numbers, np.int64)
 
 
-def test_only_files_that_spark_has_finished_count(tmp_path: Path) -> None:
+def written_by_spark(tmp_path: Path) -> None:
+    """What Spark's own sink leaves behind, and one file that it did not finish."""
     log = tmp_path / "_spark_metadata"
     log.mkdir()
     for number, name in enumerate(["old", "kept", "new", "unfinished"]):
@@ -68,8 +69,40 @@ def test_only_files_that_spark_has_finished_count(tmp_path: Path) -> None:
             for name in names
         ]
         (log / entry).write_text("\n".join(["v1", *lines]))
+
+
+def test_only_files_that_spark_has_finished_count(tmp_path: Path) -> None:
+    written_by_spark(tmp_path)
     (found,) = verify(tmp_path)
     assert (found.topic, found.rows, found.last) == ("7", 15, 14)
+
+
+def test_an_archive_is_found_by_a_relative_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (directory := tmp_path / "archive").mkdir()
+    written_by_spark(directory)
+    monkeypatch.chdir(tmp_path)
+    (found,) = verify(Path("archive"))
+    assert (found.topic, found.rows) == ("7", 15)
+
+
+@pytest.mark.parametrize("name", ["moved", "day=1"])
+def test_an_archive_may_be_moved(tmp_path: Path, name: str) -> None:
+    (old := tmp_path / "day=0").mkdir()
+    written_by_spark(old)
+    old.rename(moved := tmp_path / name)
+    (found,) = verify(moved)
+    assert (found.topic, found.rows) == ("7", 15)
+
+
+def test_a_file_that_spark_wrote_and_is_not_there_is_named(tmp_path: Path) -> None:
+    (old := tmp_path / "old").mkdir()
+    written_by_spark(old)
+    old.rename(moved := tmp_path / "moved")
+    (moved / "topic=7/date=2026-03-01/new.parquet").unlink()
+    with pytest.raises(InvalidConfig, match=r"no file topic=7/date=2026-03-01/new\.parquet"):
+        verify(moved)
 
 
 def test_plain_parquet_files_are_an_archive_too(tmp_path: Path) -> None:
