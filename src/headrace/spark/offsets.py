@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from heapq import heapify, heappush, heapreplace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -152,14 +153,18 @@ def divided(
         found = [part for each in found for part in _cut(each, -(-each.size // records_max))]
     if partitions_min is None or len(found) >= partitions_min:
         return found
-    pieces = dict.fromkeys(found, 1)
-    for _ in range(partitions_min - len(found)):
-        # The range whose pieces are largest now; ties go to the first, so plans repeat.
-        largest = max(found, key=lambda each: each.size / pieces[each])
-        if largest.size <= pieces[largest]:
+    pieces = [1] * len(found)
+    # The range whose pieces are largest now; ties go to the first, so plans repeat.
+    largest: list[tuple[float, int]] = [(-each.size, number) for number, each in enumerate(found)]
+    heapify(largest)
+    for _ in range(partitions_min - len(found) if found else 0):
+        size, number = -largest[0][0], largest[0][1]
+        if size <= 1:
             break
-        pieces[largest] += 1
-    return [part for each in found for part in _cut(each, pieces[each])]
+        pieces[number] += 1
+        heapreplace(largest, (-found[number].size / pieces[number], number))
+    cut = zip(found, pieces, strict=True)
+    return [part for each, count in cut for part in _cut(each, count)]
 
 
 def _cut(whole: Range, count: int) -> list[Range]:
@@ -178,15 +183,17 @@ def packed(
     total = sum(each.size for each in ranges)
     wanted = min(len(ranges), max(tasks_min, -(-total // ROWS_PER_TASK)))
     tasks: list[list[Range]] = [[] for _ in range(wanted)]
-    loads = [0] * wanted
+    # By load, then by number: the first of the emptiest, so that plans repeat.
+    loads = [(0, number) for number in range(wanted)]
     for each in sorted(ranges, key=lambda one: (-one.size, one)):
-        place = min(range(len(loads)), key=loads.__getitem__)
-        if records_max is not None and loads[place] and loads[place] + each.size > records_max:
-            tasks.append([])
-            loads.append(0)
-            place = len(loads) - 1
-        tasks[place].append(each)
-        loads[place] += each.size
+        load, place = loads[0]
+        if records_max is not None and load and load + each.size > records_max:
+            place = len(tasks)
+            tasks.append([each])
+            heappush(loads, (each.size, place))
+        else:
+            tasks[place].append(each)
+            heapreplace(loads, (load + each.size, place))
     return [sorted(task) for task in tasks if task]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -133,6 +134,16 @@ def test_packing_loses_nothing_and_repeats(
     assert packed(list(reversed(whole)), tasks_min, records_max) == tasks
     if records_max is not None:
         assert max(sum(each.size for each in task) for task in tasks) <= records_max
+
+
+def test_tens_of_thousands_of_tasks_are_planned_in_a_moment() -> None:
+    """A backlog of a topic with many partitions: trying every task for each took minutes."""
+    whole = [Range(part(0), n * ROWS_PER_TASK, (n + 1) * ROWS_PER_TASK) for n in range(30_000)]
+    began = time.process_time()
+    assert len(packed(whole, 2, ROWS_PER_TASK)) == 30_000
+    cut = divided([Range(part(n), 0, 1_000_000) for n in range(1_000)], 30_000, None)
+    assert len(cut) == 30_000
+    assert time.process_time() - began < 5
 
 
 def test_losses_are_told_in_words() -> None:
