@@ -24,8 +24,9 @@ def found(spark: SparkSession, text: str, servers: str) -> list[str]:
 
 
 def test_all_problems_of_a_pipeline_are_told_at_once(
-    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+    spark: SparkSession, broker: Broker, make_topic: TopicMaker, tmp_path: Path
 ) -> None:
+    topic, target = make_topic(), make_topic("target")
     (tmp_path / "steps.py").write_text(STEPS_FILE)
     text = f"""
 name: clicks
@@ -45,7 +46,7 @@ sinks:
                  nothing
           FROM input
   - topic: {{name: no-such-sink}}
-  - topic: {{name: {topic}, value: price}}
+  - topic: {{name: {target}, value: price}}
     name: number
   - parquet: {{path: {tmp_path}/files, partition_by: [nothing]}}
   - console: {{mode: complete}}

@@ -90,7 +90,7 @@ def backfill(
     end = _point(until, until_offsets, "--to")
     require_spark()
     pipeline = loaded(file, settings)
-    pipeline.require_broker(servers)
+    pipeline.require_fillable(begin, end, sinks=sinks or (), bootstrap_servers=servers)
     spark = spark_for(pipeline, master)
     try:
         done = pipeline.backfill(

@@ -26,10 +26,11 @@ def check(
     """Check a pipeline: its file, its topics, and by Spark its schemas and SQL.
 
     Nothing is read and nothing is written. Every problem is told with its line; exit code 1 if
-    there is one.
+    there is one, 3 when no broker answers.
     """
     require_spark()
     pipeline = loaded(file, settings)
+    pipeline.require_broker(servers)
     spark = spark_for(pipeline, master)
     try:
         problems = pipeline.check(spark, servers)

@@ -72,7 +72,7 @@ def run(
     from headrace.spark.progress import watch
 
     pipeline = loaded(file, settings)
-    pipeline.require_broker(servers)
+    pipeline.require_startable(servers)
     with stopping() as stop:
         spark = spark_for(pipeline, master)
         try:

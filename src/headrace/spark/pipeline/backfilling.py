@@ -19,6 +19,7 @@ from headrace.spark.delta_table import PlainWrite, local_path, open_table
 from headrace.spark.offsets import Offsets, to_json
 from headrace.spark.options import source_options
 from headrace.spark.pipeline.calls import done
+from headrace.spark.pipeline.checking import check_topics
 from headrace.spark.pipeline.compiling import STREAM_OPTIONS, Program, batch_program
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.frames import check_schema, configured, frame_of, names_for, told_at
@@ -66,7 +67,7 @@ def backfill(
     again: bool = False,
 ) -> Backfill:
     """Read a range, and write it to the chosen sinks (all), one after the other."""
-    chosen = _chosen(spec, sinks, findings)
+    chosen = check_backfill(spec, servers, findings, since=since, until=until, sinks=sinks)
     check_schema(spec, findings)
     findings.refuse()
     start, end = _range(spec, servers, since, until)
@@ -94,6 +95,72 @@ def backfill(
     return Backfill(start, end, tuple(filled))
 
 
+def check_backfill(
+    spec: Spec,
+    servers: str,
+    findings: Findings,
+    *,
+    since: Point | None,
+    until: Point | None,
+    sinks: tuple[str, ...] = (),
+) -> list[Sink]:
+    """The sinks to fill, if the range and they make sense and their topics are there.
+
+    Takes no session, so that it can be asked before Spark is started.
+    """
+    _refuse_words(spec, since, until, sinks)
+    chosen = _chosen(spec, sinks, findings)
+    check_topics(spec, chosen, servers, findings)
+    findings.refuse()
+    return chosen
+
+
+def _refuse_words(
+    spec: Spec, since: Point | None, until: Point | None, sinks: tuple[str, ...]
+) -> None:
+    """Names, times and offsets that mean nothing: all of them, not only the first."""
+    known = [sink.name for sink in spec.sinks]
+    wrong = [
+        f"there is no sink {name!r}: there are {', '.join(known)}"
+        for name in sinks
+        if name not in known
+    ]
+    bounds: dict[Side, Pairs] = {"starting": spec.source.starting, "ending": spec.source.ending}
+    given: tuple[tuple[Side, Point | None], ...] = (("starting", since), ("ending", until))
+    for side, point in given:
+        try:
+            bounds[side] = bounds[side] if point is None else _bound(point, side)
+        except InvalidConfig as error:
+            wrong.append(str(error))
+    if not wrong and _is_reversed(dict(bounds["starting"]), dict(bounds["ending"])):
+        wrong.append("the range ends before it begins")
+    if wrong:
+        raise InvalidConfig("; ".join(wrong))
+
+
+def _is_reversed(starting: Mapping[str, str], ending: Mapping[str, str]) -> bool:
+    """Whether a range cannot hold anything, whatever there is: -1 and -2 stand for ends."""
+    times = starting.get("startingTimestamp"), ending.get("endingTimestamp")
+    if times[0] is not None and times[1] is not None:
+        return int(times[0]) > int(times[1])
+    first, last = (_numbered(text) for text in (starting.get("startingOffsets"),
+                                                ending.get("endingOffsets")))  # fmt: skip
+    return any(0 <= last[each] < first[each] for each in first if each in last)
+
+
+def _numbered(offsets: str | None) -> dict[tuple[str, str], int]:
+    """Offsets as they are given, by topic and partition; none where they are words."""
+    try:
+        given = json.loads(offsets or "")
+        return {
+            (topic, str(partition)): int(offset)
+            for topic, found in given.items()
+            for partition, offset in found.items()
+        }
+    except (ValueError, TypeError, AttributeError):
+        return {}  # the source says what is wrong with them
+
+
 def _write(
     program: Program,
     frame: DataFrame | None,
@@ -115,9 +182,6 @@ def _write(
 def _chosen(spec: Spec, names: tuple[str, ...], findings: Findings) -> list[Sink]:
     """The sinks to fill; those that a batch cannot fill are told."""
     known = {sink.name: sink for sink in spec.sinks}
-    for name in names:
-        if name not in known:
-            raise InvalidConfig(f"there is no sink {name!r}: there are {', '.join(known)}")
     chosen = [known[name] for name in dict.fromkeys(names)] if names else list(spec.sinks)
     for sink in chosen:
         if isinstance(sink.target, Parquet):

@@ -1,6 +1,6 @@
 """Whether a pipeline would run: topics, options, SQL and columns, with no record read."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -27,8 +27,11 @@ from headrace.spark.pipeline.targets import table_options, topic_options, upsert
 from headrace.spark.sink_options import topic_sink_options
 
 
-def check_topics(spec: Spec, servers: str, findings: Findings) -> None:
-    """Whether the broker answers and has the topics, by metadata alone, and what groups say."""
+def check_topics(spec: Spec, sinks: Sequence[Sink], servers: str, findings: Findings) -> None:
+    """Whether the broker answers and has the topics of these sinks, by metadata alone.
+
+    Asked before anything starts: a broker may make a topic that is merely misspelt.
+    """
     source = spec.source
     given = {**dict(source.options), **dict(source.starting), "kafka.bootstrap.servers": servers}
     chosen = source_options(given, streaming=True)
@@ -40,7 +43,7 @@ def check_topics(spec: Spec, servers: str, findings: Findings) -> None:
     for part in chosen.subscription.partitions:
         if part.partition >= there.get(part.topic, 0):
             findings.add(source.place_of_option("assign"), f"there is no partition {part}")
-    for sink in spec.sinks:
+    for sink in sinks:
         if isinstance(sink.target, Topic):
             options = topic_options(sink.target, connection_of(spec, sink, servers))
             reached = there
@@ -48,6 +51,12 @@ def check_topics(spec: Spec, servers: str, findings: Findings) -> None:
                 settings = topic_sink_options(options, ONE_TEXT).client
                 reached = _topics(settings, sink.place, findings) or {sink.target.topic: 1}
             _require(sink.target.topic, sink.place, reached, findings)
+
+
+def check_stream(spec: Spec, servers: str, findings: Findings) -> None:
+    """What would keep its queries from starting, as far as it is known without Spark."""
+    refuse_end(spec, findings)
+    check_topics(spec, spec.sinks, servers, findings)
     if not findings.problems:
         refuse_lost(spec, servers, findings)
 
@@ -81,7 +90,6 @@ def _topics_beside(spec: Spec, read: tuple[str, ...]) -> Iterator[tuple[str, Pla
 
 def check_frames(spec: Spec, spark: SparkSession, servers: str, findings: Findings) -> None:
     """Whether Spark takes every step, and every sink the rows that reach it."""
-    refuse_end(spec, findings)
     known = len(findings.problems)
     refuse_over_connect(spec, spark, findings)
     check_schema(spec, findings)

@@ -53,10 +53,10 @@ class Pipeline:
         Asks the broker for its topics, and `spark` whether it takes the steps; without a session
         these are not looked at.
         """
-        from headrace.spark.pipeline.checking import check_frames, check_topics
+        from headrace.spark.pipeline.checking import check_frames, check_stream
 
         findings, servers = Findings(self.file), self._servers(bootstrap_servers)
-        check_topics(self.spec, servers, findings)
+        check_stream(self.spec, servers, findings)
         if spark is not None:
             check_frames(self.spec, spark, servers, findings)
         return findings.problems
@@ -70,6 +70,36 @@ class Pipeline:
         options["kafka.bootstrap.servers"] = self._servers(bootstrap_servers)
         with Client(source_options(options, streaming=True).client) as client:
             client.connect()
+
+    def require_startable(self, bootstrap_servers: str | None = None) -> None:
+        """Raise what `start` would, as far as it is known without Spark, which takes its time."""
+        from headrace.spark.pipeline.checking import check_stream
+
+        self.require_broker(bootstrap_servers)
+        findings = Findings(self.file)
+        check_stream(self.spec, self._servers(bootstrap_servers), findings)
+        findings.refuse()
+
+    def require_fillable(
+        self,
+        since: "Point | None" = None,
+        until: "Point | None" = None,
+        *,
+        sinks: Sequence[str] = (),
+        bootstrap_servers: str | None = None,
+    ) -> None:
+        """Raise what `backfill` would, as far as it is known without Spark."""
+        from headrace.spark.pipeline.backfilling import check_backfill
+
+        self.require_broker(bootstrap_servers)
+        check_backfill(
+            self.spec,
+            self._servers(bootstrap_servers),
+            Findings(self.file),
+            since=since,
+            until=until,
+            sinks=tuple(sinks),
+        )
 
     def start(
         self, spark: "SparkSession", once: bool = False, bootstrap_servers: str | None = None

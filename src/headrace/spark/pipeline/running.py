@@ -9,7 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.spark.pipeline.calls import done
-from headrace.spark.pipeline.checkpoints import refuse_lost
+from headrace.spark.pipeline.checking import check_stream
 from headrace.spark.pipeline.compiling import streaming_program
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.frames import (
@@ -22,7 +22,6 @@ from headrace.spark.pipeline.frames import (
     told_at,
 )
 from headrace.spark.pipeline.model import Spec
-from headrace.spark.pipeline.rules import refuse_end
 
 _POLL_SECONDS: Final = 0.2
 
@@ -98,9 +97,8 @@ def start(spec: Spec, spark: SparkSession, servers: str, *, once: bool, findings
     """Start every sink's query; if one of them is wrong none is left running."""
     programs = [streaming_program(spec, sink, servers, once=once) for sink in spec.sinks]
     queries: dict[str, StreamingQuery] = {}
-    refuse_end(spec, findings)
+    check_stream(spec, servers, findings)
     refuse_over_connect(spec, spark, findings)
-    refuse_lost(spec, servers, findings)
     check_schema(spec, findings)
     findings.refuse()
     with configured(spark, spec.spark_settings):
