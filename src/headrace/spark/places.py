@@ -77,6 +77,8 @@ class Places:
     def resolve(self, bound: Bound, side: str) -> Found:
         """The offsets of a starting or ending place, for every partition there is."""
         partitions = self.partitions()
+        if side == "starting":
+            self._try(self._require_letters)
         if bound is End.EARLIEST:
             return self.earliest(partitions)
         if bound is End.LATEST:
@@ -128,6 +130,18 @@ class Places:
         if missing:
             raise InvalidConfig(f"assign names {missing[0]}, which does not exist")
         return list(wanted.partitions)
+
+    def _require_letters(self, client: Client) -> None:
+        """The topic of bad records is there: a broker may make one that is merely misspelt."""
+        topic = self._options.values.dead_letter_topic
+        if topic is None:
+            return
+        [found] = client.run(refresh_metadata(client.session, (topic,))).topics
+        if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise InvalidConfig(
+                f"deadLetterTopic={topic!r} does not exist: "
+                f"`headrace topic create {topic}` makes it"
+            )
 
     def _at_times(self, bound: AtTimes, partitions: list[TopicPartition], side: str) -> Found:
         if bound.by_partition is not None:

@@ -13,14 +13,14 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from headrace.client import EARLIEST, Client, TopicPartition
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import HeadraceError, InvalidConfig
 from headrace.spark.dead_letters import DeadLetters
 from headrace.spark.fetch import fetch
 from headrace.spark.offsets import Range
 from headrace.spark.options import source_options
 from headrace.spark.rows import RowMaker
 from tests.integration.spark.conftest import Options, TopicMaker
-from tests.support.spark_readers import batch_reader, read_all, send
+from tests.support.spark_readers import batch_reader, read_all, send, stream_reader
 
 CLICK = StructType().add("user", StringType()).add("item", IntegerType())
 JSON = {"valueFormat": "json", "valueSchema": "user string, item int"}
@@ -164,6 +164,21 @@ def test_dead_letters_that_cannot_be_sent_fail_the_task(
     options = to(subscribe=topic, deadLetterTopic="not/a/topic", **JSON)
     with pytest.raises(HeadraceError, match="not/a/topic"):
         read_all(options, CLICK)
+
+
+def test_a_topic_of_dead_letters_that_does_not_exist_is_refused_and_not_made(
+    client: Client, topic: str, to: Options
+) -> None:
+    send(client, topic, [BAD])
+    options = to(subscribe=topic, deadLetterTopic="no.such.letters", **JSON)
+    said = "deadLetterTopic='no.such.letters' does not exist"
+    with pytest.raises(InvalidConfig, match=said):
+        read_all(options, CLICK)
+    stream = stream_reader(options, CLICK)
+    with pytest.raises(InvalidConfig, match=said):
+        stream.initialOffset()
+    stream.stop()
+    assert "no.such.letters" not in {each.name for each in client.admin.list_topics()}
 
 
 def test_dead_letters_are_found_even_if_values_are_not_looked_at(
