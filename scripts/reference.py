@@ -157,7 +157,8 @@ def command_line() -> str:
 # Commands
 
 Tables are for people; `--output json` is for programs. Exit codes: 0 done, 1 refused or failed,
-2 wrong usage, 3 no broker reached, 130 interrupted, 143 terminated (SIGTERM).
+2 wrong usage, 3 no broker reached, 130 interrupted, 143 terminated (SIGTERM), except that commands
+which run until they are stopped (`serve`, `doors`, `pipeline run`) then end with 0.
 
 {sections}"""
 
