@@ -88,10 +88,19 @@ class StreamRun:
         self.planner = stream_reader(options, value)
         self.start = self.planner.initialOffset() if start is None else start
         self.tasks = 0
+        self._is_new = start is None
 
     def step(self, limit: Any = None) -> list[Row]:
-        """One trigger: the rows of the batch, none if there is nothing new."""
-        end = self.planner.latestOffset(self.start, limit or self.planner.getDefaultReadLimit())
+        """One trigger: the rows of the batch, none if there is nothing new.
+
+        If the first batch of a new stream is empty, as one that only writes down where it begins,
+        the second one counts.
+        """
+        limit = limit or self.planner.getDefaultReadLimit()
+        end = self.planner.latestOffset(self.start, limit)
+        if self._is_new and end == self.start:
+            end = self.planner.latestOffset(self.start, limit)
+        self._is_new = False
         if end == self.start:
             return []
         planned = self.planner.partitions(self.start, end)

@@ -126,11 +126,11 @@ class SourceOptions:
     columns: tuple[str, ...]
 
     @property
-    def starts_at_end(self) -> bool:
-        """Whether the start depends on when it is asked for."""
-        if isinstance(self.starting, AtTimes):
-            return self.no_match == "latest"
-        return self.starting is End.LATEST or LATEST_OFFSET in _values_of(self.starting)
+    def start_moves(self) -> bool:
+        """Whether the start depends on when it is asked for: records come, and retention too."""
+        if not isinstance(self.starting, Mapping):
+            return True
+        return any(offset < 0 for offset in self.starting.values())
 
 
 class _Given:

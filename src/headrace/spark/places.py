@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
+from uuid import UUID
 
 from headrace.client import (
     EARLIEST,
@@ -17,6 +18,7 @@ from headrace.client import (
 )
 from headrace.client.core.lookups import refresh_metadata, topic_error
 from headrace.core.errors import ErrorCode, HeadraceError, InvalidConfig
+from headrace.protocol.fields import NULL_UUID
 from headrace.spark.offsets import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -55,6 +57,8 @@ class Places:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._client: Client | None = None
+        self._ids: dict[str, UUID] = {}
+        self._made_anew: set[str] = set()
 
     def close(self) -> None:
         """Close the connections; the next question opens new ones."""
@@ -62,9 +66,30 @@ class Places:
             self._client.close()
             self._client = None
 
-    def partitions(self) -> list[TopicPartition]:
-        """Every partition that the subscription means now, in order."""
-        return self._try(self._partitions)
+    def partitions(self, before: Collection[TopicPartition] = ()) -> list[TopicPartition]:
+        """Every partition that the subscription means now, in order.
+
+        A topic that is not there is refused as misspelled, unless it was read `before` and
+        failOnDataLoss=false lets a query go on without it.
+        """
+        may_be_gone = set() if self._options.fail_on_data_loss else {p.topic for p in before}
+        return self._try(lambda client: self._partitions(client, may_be_gone))
+
+    def latest_now(self) -> Found:
+        """Where everything ends that is there; what is not is for `partitions` to judge."""
+        named = {*self._options.subscription.topics}
+        named |= {each.topic for each in self._options.subscription.partitions}
+        return self.latest(self._try(lambda client: self._partitions(client, named)))
+
+    def made_anew(self) -> list[str]:
+        """The topics that were deleted and created again since they were first asked for.
+
+        They are told once if a query may go on, else whenever it asks.
+        """
+        found = sorted(self._made_anew)
+        if not self._options.fail_on_data_loss:
+            self._made_anew.clear()
+        return found
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Found:
         """Where these partitions start."""
@@ -101,7 +126,7 @@ class Places:
         found = self._connected().admin.committed_offsets(group)
         return {partition: committed.offset for partition, committed in found.items()}
 
-    def _partitions(self, client: Client) -> list[TopicPartition]:
+    def _partitions(self, client: Client, may_be_gone: Collection[str]) -> list[TopicPartition]:
         wanted = self._options.subscription
         if wanted.pattern is not None:
             response = client.run(refresh_metadata(client.session, None))
@@ -114,11 +139,13 @@ class Places:
         else:
             names = wanted.topics or tuple({each.topic: None for each in wanted.partitions})
             response = client.run(refresh_metadata(client.session, names))
-            topics = response.topics
-            for topic in topics:
-                if topic.error_code:
-                    code = ErrorCode(topic.error_code)
-                    raise topic_error(code, topic.name or "", may_appear=False)
+            topics = [each for each in response.topics if not each.error_code]
+            for topic in response.topics:
+                code, name = ErrorCode(topic.error_code), topic.name or ""
+                gone = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name in may_be_gone
+                if topic.error_code and not gone:
+                    raise topic_error(code, name, may_appear=False)
+        self._compare_ids({topic.name or "": topic.topic_id for topic in topics})
         found = sorted(
             TopicPartition(topic.name or "", part.partition_index)
             for topic in topics
@@ -126,10 +153,18 @@ class Places:
         )
         if not wanted.partitions:
             return found
-        missing = sorted(set(wanted.partitions) - set(found))
-        if missing:
-            raise InvalidConfig(f"assign names {missing[0]}, which does not exist")
-        return list(wanted.partitions)
+        there = set(found)
+        for each in wanted.partitions:
+            if each not in there and each.topic not in may_be_gone:
+                raise InvalidConfig(f"assign names {each}, which does not exist")
+        return [each for each in wanted.partitions if each in there]
+
+    def _compare_ids(self, ids: Mapping[str, UUID]) -> None:
+        """Old brokers have none, and then nothing is known."""
+        for topic, now in ids.items():
+            if self._ids.setdefault(topic, now) != now and now != NULL_UUID:
+                self._made_anew.add(topic)
+                self._ids[topic] = now
 
     def _require_letters(self, client: Client) -> None:
         """The topic of bad records is there: a broker may make one that is merely misspelt."""

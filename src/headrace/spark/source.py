@@ -129,8 +129,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     A checkpoint has where each batch ended, and so where the next one began, but not where the
     first one began: Spark asks for the initial offset again when batch 0 runs again. "Latest" is
-    then another place, and what came in between would be lost. A stream that starts at the end
-    therefore has an empty first batch, whose end is its beginning.
+    then another place, and so is "earliest" once retention has been there; what lies in between
+    would be lost, and nobody would know. Unless its start is given as offsets, a stream therefore
+    has an empty first batch, whose end is its beginning.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -157,17 +158,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._places.latest(self._places.partitions())
+        self._target = self._places.latest_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> JsonOffsets:  # noqa: N802
         """Where the next batch ends; `start` is where the last finished one ended."""
         begun = offsets_from(start)
         if self._begins(start):
             self._refuse_lost_checkpoint(begun)
-            if self._options.starts_at_end:
+            if self._options.start_moves:
                 return to_json(begun)
         self._publish(begun)
-        self._ends = self._places.latest(self._places.partitions())
+        self._ends = self._places.latest(self._places.partitions(before=begun))
+        for topic in self._places.made_anew():
+            report_loss(
+                f"topic {topic!r} was deleted and made anew, so that its offsets mean other "
+                "records; to read them from their start, begin with a new checkpoint",
+                fail=self._options.fail_on_data_loss,
+            )
         end = self._ends
         if self._target is not None:
             # What came after the trigger is for the next run; what is gone cannot be reached.
@@ -187,8 +194,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begin, finish = offsets_from(start), offsets_from(end)
-        if self._begins(start) and self._options.starts_at_end:
-            return []  # batch 0 again: it was empty, whatever the end of the topic is by now
+        if self._begins(start) and self._options.start_moves:
+            return []  # batch 0 again: it was empty, wherever the topic starts and ends by now
         fresh = self._places.earliest([each for each in finish if each not in begin])
         for what in losses(begin, finish, fresh):
             report_loss(what, fail=self._options.fail_on_data_loss)

@@ -84,6 +84,58 @@ def test_a_first_batch_that_runs_again_begins_where_it_began(
     run.stop()
 
 
+@pytest.mark.parametrize(
+    "start",
+    [
+        {"startingOffsets": "earliest"},
+        {"startingOffsets": '{"TOPIC": {"0": -2}}'},
+        {"startingTimestamp": TIME_MS},
+    ],
+)
+def test_what_retention_took_before_the_first_batch_ran_again_is_a_loss(
+    client: Client, topic: str, to: Options, start: dict[str, Any]
+) -> None:
+    send(client, topic, numbered(10))
+    given = {name: str(value).replace("TOPIC", topic) for name, value in start.items()}
+    options = to(subscribe=topic, commitGroup=f"group-of-{topic}", **given)
+    killed = stream_reader(options)
+    logged = killed.latestOffset(killed.initialOffset(), killed.getDefaultReadLimit())
+    killed.stop()
+    client.admin.delete_records({TopicPartition(topic, 0): 6})
+
+    again = stream_reader(options)
+    assert again.partitions(again.initialOffset(), logged) == []
+    again.stop()
+    run = StreamRun(options, start=logged)
+    with pytest.raises(DataLoss, match=r"offsets 0 to 5 .* are gone"):
+        run.step()
+    run.stop()
+
+
+def test_offsets_that_are_given_as_such_are_read_from_the_first_batch_on(
+    client: Client, topic: str, to: Options
+) -> None:
+    send(client, topic, numbered(5))
+    reader = stream_reader(to(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 2}})))
+    begun = reader.initialOffset()
+    assert reader.latestOffset(begun, reader.getDefaultReadLimit()) == {topic: {"0": 5}}
+    reader.stop()
+
+
+def test_a_query_killed_before_its_first_batch_has_no_checkpoint_to_lose(
+    client: Client, topic: str, to: Options
+) -> None:
+    send(client, topic, numbered(10))
+    options = to(subscribe=topic, startingOffsets="earliest", commitGroup=f"young-{topic}")
+    killed = stream_reader(options)
+    killed.latestOffset(killed.initialOffset(), killed.getDefaultReadLimit())
+    killed.stop()
+    client.admin.delete_records({TopicPartition(topic, 0): 6})
+    run = StreamRun(options)
+    assert values_of(run.step()) == numbered(4, 6)
+    run.stop()
+
+
 def test_a_start_at_the_end_holds_for_a_run_over_what_is_there(
     client: Client, topic: str, to: Options
 ) -> None:
@@ -91,7 +143,6 @@ def test_a_start_at_the_end_holds_for_a_run_over_what_is_there(
     run = StreamRun(to(subscribe=topic))
     send(client, topic, numbered(3, 5))
     run.planner.prepareForTriggerAvailableNow()
-    assert run.step() == [], "batch 0 writes down where the stream begins"
     assert values_of(run.step()) == numbered(3, 5)
     run.stop()
 
@@ -279,8 +330,13 @@ def test_a_topic_that_was_made_anew_is_reported(client: Client, topic: str, to: 
     client.admin.delete_topics([topic])
     client.admin.create_topics([NewTopic(topic, 1, 1)])
     send(client, topic, numbered(3, 100))
+    for _ in range(2):
+        with pytest.raises(DataLoss, match=f"topic '{topic}' was deleted and made anew"):
+            run.step()
+    restarted = StreamRun(options, start=run.start)
     with pytest.raises(DataLoss, match=r"ends at offset 3, before 8 .* made anew"):
-        run.step()
+        restarted.step()
+    restarted.stop()
     lenient = StreamRun({**options, "failOnDataLoss": "false"}, start=run.start)
     assert lenient.step() == []
     assert lenient.start == {topic: {"0": 3}}
@@ -288,6 +344,55 @@ def test_a_topic_that_was_made_anew_is_reported(client: Client, topic: str, to: 
     assert values_of(lenient.step()) == numbered(2, 200)
     run.stop()
     lenient.stop()
+
+
+def test_a_topic_made_anew_that_is_longer_already_is_reported(
+    client: Client, topic: str, to: Options, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its offsets tell nothing: those that were read exist again, with other records."""
+    send(client, topic, numbered(8))
+    options = to(subscribe=topic, startingOffsets="earliest")
+    strict = StreamRun(options)
+    lenient = StreamRun({**options, "failOnDataLoss": "false"})
+    assert values_of(strict.step()) == values_of(lenient.step()) == numbered(8)
+    client.admin.delete_topics([topic])
+    client.admin.create_topics([NewTopic(topic, 1, 1)])
+    send(client, topic, numbered(20, 100))
+    with pytest.raises(DataLoss, match=f"topic '{topic}' was deleted and made anew"):
+        strict.step()
+    with caplog.at_level(logging.WARNING):
+        assert values_of(lenient.step()) == numbered(12, 108)
+    assert "made anew" in caplog.text
+    strict.stop()
+    lenient.stop()
+
+
+@pytest.mark.parametrize("kind", ["subscribe", "assign"])
+def test_a_query_that_may_lose_goes_on_without_a_deleted_topic(
+    client: Client, make_topic: TopicMaker, to: Options, kind: str
+) -> None:
+    kept, lost = make_topic("kept"), make_topic("lost")
+    send(client, kept, numbered(2))
+    send(client, lost, numbered(2, 50))
+    named = f"{kept},{lost}" if kind == "subscribe" else json.dumps({kept: [0], lost: [0]})
+    options = to(
+        **{kind: named},
+        startingOffsets="earliest",
+        failOnDataLoss="false",
+        fetchOffset__numRetries=0,
+    )
+    run = StreamRun(options)
+    assert len(run.step()) == 4
+    client.admin.delete_topics([lost])
+    send(client, kept, numbered(1, 2))
+    run.planner.prepareForTriggerAvailableNow()
+    restarted = StreamRun(options, start=run.start)
+    assert values_of(run.step()) == values_of(restarted.step()) == numbered(1, 2)
+    assert run.start == restarted.start == {kept: {"0": 3}}
+    run.stop()
+    restarted.stop()
+    with pytest.raises(HeadraceError, match=f"'{lost}' does not exist"):
+        StreamRun(options)
 
 
 def test_retention_that_overtakes_a_stream_is_reported(
