@@ -46,6 +46,22 @@ def test_a_range_of_times_fills_a_table_once(
     assert len(written.rows()) == 6
 
 
+def test_times_that_mean_more_offsets_than_before_are_refused(
+    spark: SparkSession, client: Client, topic: str, written: Written
+) -> None:
+    """The same command, after one more record of its time: what is there must not come twice."""
+    send(client, topic, clicks(range(4)), start_ms=START_MS)
+    pipeline = written.table().load()
+    since, until = START_MS, START_MS + 3_600_000
+    pipeline.backfill(spark, since, until)
+    send(client, topic, clicks([4]), start_ms=START_MS + 5)
+    with pytest.raises(PipelineInvalid, match=f"has written offsets 0 to 3 of {topic}-0, and this"):
+        pipeline.backfill(spark, since, until)
+    assert len(written.rows()) == 4
+    pipeline.backfill(spark, {topic: {"0": 4}}, until)
+    assert sorted(row["id"] for row in written.rows()) == [0, 1, 2, 3, 4]
+
+
 def test_a_table_that_a_stream_fills_takes_a_backfill_and_the_stream_goes_on(
     spark: SparkSession, client: Client, topic: str, written: Written
 ) -> None:

@@ -1,10 +1,10 @@
 """A stretch of the past through a pipeline's steps and into its sinks, as a batch.
 
 Times are looked up first, so that what is read is a range of offsets: the same range has the same
-name, and a Delta table takes a batch of one name once.
+name, and a Delta table takes a batch of one name once. The same times may be another range later,
+when records have come or gone meanwhile: one that shares offsets with an earlier range is refused.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from headrace.spark.pipeline.calls import done
 from headrace.spark.pipeline.checking import check_topics
 from headrace.spark.pipeline.compiling import STREAM_OPTIONS, Program, batch_program
 from headrace.spark.pipeline.document import Findings
+from headrace.spark.pipeline.filled_ranges import earlier_overlap, range_name
 from headrace.spark.pipeline.frames import check_schema, configured, frame_of, names_for, told_at
 from headrace.spark.pipeline.model import Delta, Pairs, Parquet, Sink, Spec, Stateful, Topic, Window
 from headrace.spark.pipeline.read_source import milliseconds
@@ -78,7 +79,11 @@ def backfill(
     if all(end[each] <= start[each] for each in end):
         return Backfill(start, end, ())
     with configured(spark, spec.spark_settings):
-        names = [None if again else _name(spec, sink, bounds) for sink in chosen]
+        names = [
+            None if again else range_name(spec.query_name(sink), start, end) for sink in chosen
+        ]
+        if not again:
+            _refuse_overlaps(spec, chosen, start, end, findings)
         programs = [
             batch_program(
                 spec, sink, servers, bounds, once_as=name, sends_letters=sink is chosen[0]
@@ -238,10 +243,27 @@ def _bound(point: Point, side: Side) -> Pairs:
     return ((f"{side}Timestamp", str(time)),)
 
 
-def _name(spec: Spec, sink: Sink, bounds: Pairs) -> str:
-    """A name for the range in one sink's table."""
-    digest = hashlib.sha256(json.dumps(bounds).encode()).hexdigest()[:16]
-    return f"{spec.query_name(sink)}-backfill-{digest}"
+def _refuse_overlaps(
+    spec: Spec, sinks: list[Sink], start: Offsets, end: Offsets, findings: Findings
+) -> None:
+    """Tell of tables that have a part of the range; an upsert does no harm to what it has."""
+    for sink in sinks:
+        if not isinstance(sink.target, Delta) or sink.target.upsert is not None:
+            continue
+        query = spec.query_name(sink)
+        table = open_table(local_path(sink.target.path))
+        if table is None or PlainWrite(range_name(query, start, end)).is_in(table):
+            continue
+        shared = earlier_overlap(table, query, start, end)
+        if shared is not None:
+            place = shared.partition
+            findings.add(
+                sink.place,
+                f"an earlier backfill has written offsets {shared.start} to {shared.end - 1} of "
+                f"{place}, and this one is to read {start[place]} to {end[place] - 1}: choose a "
+                "range beside it, by offsets if times have come to mean others, or write them "
+                "twice with `--again`",
+            )
 
 
 def _is_written(sink: Sink, name: str) -> bool:
