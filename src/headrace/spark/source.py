@@ -47,6 +47,9 @@ from headrace.spark.rows import RowMaker
 from headrace.spark.workers import settle
 
 logger = logging.getLogger(__name__)
+# Offsets of a group without members expire, in a week as brokers are set up and sooner in some: a
+# stream that waits says again where it is.
+_PUBLISH_AGAIN_MS = 3_600_000
 
 
 class CheckpointLost(HeadraceError):
@@ -141,6 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ends: dict[TopicPartition, int] = {}
         self._target: dict[TopicPartition, int] | None = None
         self._published: Offsets | None = None
+        self._published_ms = float("-inf")
         self._triggered_ms = float("-inf")
         self._initial: JsonOffsets | None = None
         self._has_begun = False
@@ -250,7 +254,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _publish(self, finished: Offsets) -> None:
         group = self._options.commit_group
-        if group is None or finished == self._published:
+        if group is None:
+            return
+        age_ms = time.monotonic() * 1000 - self._published_ms
+        if finished == self._published and age_ms < _PUBLISH_AGAIN_MS:
             return
         try:
             self._places.publish(group, finished)
@@ -259,4 +266,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise  # the first time it is the option that is wrong
             logger.warning("offsets were not published: group=%s error=%s", group, error)
             return
-        self._published = finished
+        self._published, self._published_ms = finished, time.monotonic() * 1000

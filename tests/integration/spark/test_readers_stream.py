@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from headrace.client import Client, NewTopic, TopicPartition
 from headrace.core.errors import HeadraceError
+from headrace.spark import source
 from headrace.spark.places import DataLoss
 from headrace.spark.source import CheckpointLost
 from headrace.testing import Broker
@@ -455,6 +456,24 @@ def test_finished_offsets_are_published_to_a_group_so_that_lag_can_be_seen(
     while run.step():
         pass
     assert lag() == [0, 0], "the last batch too, for which Spark never calls commit"
+    run.stop()
+
+
+def test_offsets_of_a_stream_that_waits_are_published_again_before_they_expire(
+    client: Client, topic: str, to: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group, place = f"waits-{topic}", TopicPartition(topic, 0)
+    send(client, topic, numbered(5))
+    run = StreamRun(to(subscribe=topic, startingOffsets="earliest", commitGroup=group))
+    run.step()
+    run.step()
+    assert client.admin.committed_offsets(group)[place].offset == 5
+    client.admin.alter_offsets(group, {place: 1})
+    run.step()
+    assert client.admin.committed_offsets(group)[place].offset == 1, "not at every trigger"
+    monkeypatch.setattr(source, "_PUBLISH_AGAIN_MS", 0)
+    run.step()
+    assert client.admin.committed_offsets(group)[place].offset == 5
     run.stop()
 
 
