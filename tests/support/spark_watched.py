@@ -5,6 +5,7 @@ python -m tests.support.spark_watched MASTER SERVERS TOPIC REPORT
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def main() -> None:
             spark.readStream.format("headrace")
             .option("kafka.bootstrap.servers", servers)
             .option("subscribe", topic)
-            .option("startingOffsets", "earliest")
+            .option("startingOffsets", json.dumps({topic: {"0": 0}}))
             .option("maxOffsetsPerTrigger", 100)
             .load()
             .writeStream.format("noop")

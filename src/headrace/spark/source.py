@@ -170,6 +170,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._begins(start):
             self._refuse_lost_checkpoint(begun)
             if self._options.start_moves:
+                self._ends = self._places.latest(list(begun))  # lag is told from the start on
                 return to_json(begun)
         self._publish(begun)
         self._ends = self._places.latest(self._places.partitions(before=begun))

@@ -237,6 +237,8 @@ def test_the_latest_offset_is_reported_beside_a_limit(
     send(client, topic, numbered(9))
     run = StreamRun(to(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=2))
     assert run.planner.reportLatestOffset() is None
+    assert run.planner.latestOffset(run.start, ReadMaxRows(2)) == run.start
+    assert run.planner.reportLatestOffset() == {topic: {"0": 9}}, "beside the empty first batch too"
     run.step()
     assert run.start == {topic: {"0": 2}}
     assert run.planner.reportLatestOffset() == {topic: {"0": 9}}
