@@ -14,7 +14,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,9 @@ DEFAULT_SETTINGS: Final = {
     # Otherwise dates and windows depend on the machine that a job happens to run on.
     "spark.sql.session.timeZone": "UTC",
 }
+_TERSE_LOG: Final = Path(__file__).with_name("log4j2-terse.properties")
+_SUBMIT_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
+_JAVA_OPTIONS: Final = (_SUBMIT_OPTIONS, "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
 # What a driver says on its terminal: a Connect server was told when it was started.
 _TERMINAL_SETTINGS: Final = ("spark.log.level", "spark.ui.")
 
@@ -71,6 +75,41 @@ def session(
     for key, value in {**DEFAULT_SETTINGS, **local, **(settings or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+@contextmanager
+def terse(settings: Mapping[str, str] | None = None, *, silent: bool = False) -> Iterator[None]:
+    """A Java that is started in here says on the terminal only what fails, or nothing (`silent`).
+
+    Where somebody has said how Spark logs, that stays.
+    """
+    before = os.environ.get(_SUBMIT_OPTIONS)
+    if _logging_is_chosen(settings or {}, os.environ):
+        yield
+        return
+    level = "off" if silent else "error"
+    options = f'"-Dlog4j2.configurationFile={_TERSE_LOG.as_uri()}" -Dheadrace.log.level={level}'
+    os.environ[_SUBMIT_OPTIONS] = f"{before or ''} {options}".strip()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SUBMIT_OPTIONS]
+        else:
+            os.environ[_SUBMIT_OPTIONS] = before
+
+
+def _logging_is_chosen(settings: Mapping[str, str], environment: Mapping[str, str]) -> bool:
+    """By a level, by an option of Java's, or by a file where Spark looks for one."""
+    said = [environment.get(name, "") for name in _JAVA_OPTIONS]
+    said.append(settings.get("spark.driver.extraJavaOptions", ""))
+    if "spark.log.level" in settings or any("log4j" in text for text in said):
+        return True
+    home = environment.get("SPARK_HOME")
+    conf = environment.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
+    return conf is not None and any(
+        each.suffix != ".template" for each in Path(conf).glob("log4j2*")
+    )
 
 
 def activate(spark: SparkSession) -> None:

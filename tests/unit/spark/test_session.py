@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from pyspark.sql import SparkSession
@@ -111,3 +114,45 @@ def test_a_connect_server_is_asked_without_a_java_here(monkeypatch: pytest.Monke
     assert asked["spark.sql.shuffle.partitions"] == "2"
     assert asked["spark.sql.session.timeZone"] == "UTC"
     assert "spark.log.level" not in asked, "a server cannot be told that any more"
+
+
+def submit_options() -> str:
+    return os.environ.get("SPARK_SUBMIT_OPTS", "")
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Nobody has said how Spark logs."""
+    for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "SPARK_HOME", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da=b")
+    return monkeypatch
+
+
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize(("silent", "level"), [(False, "error"), (True, "off")])
+def test_a_terse_java_is_started_with_a_log_of_few_words(silent: bool, level: str) -> None:
+    with sessions.terse(silent=silent):
+        options = shlex.split(submit_options())
+    assert submit_options() == "-Da=b"
+    assert options[0] == "-Da=b"
+    name, _, file = options[1].partition("=")
+    assert name == "-Dlog4j2.configurationFile"
+    assert "%ex{none}" in Path(unquote(urlsplit(file).path)).read_text()
+    assert options[2] == f"-Dheadrace.log.level={level}"
+
+
+def test_a_log_that_somebody_has_chosen_stays(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for settings in (
+        {"spark.log.level": "INFO"},
+        {"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=mine"},
+    ):
+        with sessions.terse(settings):
+            assert submit_options() == "-Da=b"
+    (tmp_path / "log4j2.properties.template").touch()
+    bare.setenv("SPARK_CONF_DIR", str(tmp_path))
+    with sessions.terse():
+        assert "log4j2" in submit_options()
+    (tmp_path / "log4j2.properties").touch()
+    with sessions.terse():
+        assert submit_options() == "-Da=b"

@@ -74,7 +74,7 @@ def run(
     pipeline = loaded(file, settings)
     pipeline.require_startable(servers)
     with stopping() as stop:
-        spark = spark_for(pipeline, master)
+        spark = spark_for(pipeline, master, silent=quiet)
         try:
             stop.started()
             if stop.asked.is_set():

@@ -1,6 +1,7 @@
 """The Spark session of a pipeline command, and what the commands need to have one."""
 
 import importlib.util
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -72,14 +73,16 @@ def loaded(file: str, settings: list[str] | None) -> "Pipeline":
     return load(file).with_settings(given)
 
 
-def spark_for(pipeline: "Pipeline", master: str | None) -> "SparkSession":
-    """A session with the pipeline's settings, that says little."""
-    from headrace.spark.session import session
+def spark_for(pipeline: "Pipeline", master: str | None, *, silent: bool = False) -> "SparkSession":
+    """A session with the pipeline's settings, that says little, or (`silent`) nothing."""
+    from headrace.spark.session import session, terse
 
-    quiet = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
-    settings = {**quiet, **pipeline.spec.spark_settings}
+    settings = {"spark.ui.showConsoleProgress": "false", **pipeline.spec.spark_settings}
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # by spark-submit, whose Java runs already
+        settings.setdefault("spark.log.level", "ERROR")
     try:
-        return session(pipeline.name, master=master, settings=settings)
+        with terse(settings, silent=silent):
+            return session(pipeline.name, master=master, settings=settings)
     except HeadraceError:
         raise
     except Exception as error:  # of Python's or of Java's side, with no common root

@@ -20,12 +20,12 @@ from headrace.spark.pipeline.functions import load_function, load_processor
 from headrace.spark.pipeline.model import Delta, Spec, Sql
 from headrace.spark.pipeline.steps import INPUT
 from headrace.spark.pipeline.tables import read_table
+from headrace.spark.reasons import reason_in
 from headrace.spark.sink import each_batch
 
 # PySpark logs every refusal with the whole trace, beside raising it. Its logger is of a class of
 # its own, which a plain `getLogger` would get ahead of.
 _REFUSALS: Final = PySparkLogger.getLogger("SQLQueryContextLogger")
-_TRACE: Final = "Traceback (most recent call last):"
 _POSITION: Final = re.compile(r"\(?line (\d+),? pos (\d+)\)?")
 
 
@@ -114,15 +114,7 @@ def _place(line: Line, error: Exception) -> Place:
 
 def reason(error: Exception) -> str:
     """What is wrong in one line, without the plans and traces around it."""
-    text = str(error).partition("=== Streaming Query ===")[0]
-    if _TRACE in text:  # Python on a worker or the planner: what was raised follows its trace
-        trace = text.rpartition(_TRACE)[2].splitlines()
-        raised = [line for line in trace if line and not line[0].isspace()]
-        return re.sub(r"^(\w+\.)+(?=\w+:)", "", raised[0]) if raised else _TRACE
-    lines = [line.strip(": ") for line in text.splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
-        lines = lines[1:]  # of Java's, with the call that led to it before it
-    return lines[0].partition(" SQLSTATE:")[0].rstrip(";") if lines else type(error).__name__
+    return reason_in(str(error)) or type(error).__name__
 
 
 def check_schema(spec: Spec, findings: Findings) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from headrace.spark.progress.figures import clock, duration, moment, rate, size, whole
 from headrace.spark.progress.measures import Progress
+from headrace.spark.reasons import reason_in
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,7 +49,7 @@ class Lines:
         self._say(line(progress))
 
     def ended(self, query: str, error: str | None) -> None:
-        self._say(f"{query}: failed: {first_line(error)}" if error else f"{query}: ended")
+        self._say(f"{query}: failed: {reason_in(error) or error}" if error else f"{query}: ended")
 
     def close(self) -> None:
         """There is nothing to put back."""
@@ -110,7 +111,7 @@ class LiveTable:
     def ended(self, query: str, error: str | None) -> None:
         with self._lock:
             row = self._rows.setdefault(query, _Row())
-            row.end = f"failed: {first_line(error)}" if error else "ended"
+            row.end = f"failed: {reason_in(error) or error}" if error else "ended"
             self._draw()
 
     def close(self) -> None:
@@ -164,8 +165,3 @@ def spark_line(values: list[float]) -> str:
     if top <= 0:
         return _BARS[0] * len(values)
     return "".join(_BARS[round(value / top * (len(_BARS) - 1))] for value in values)
-
-
-def first_line(text: str) -> str:
-    """The first line of an error that says something, without the trace below it."""
-    return next((each.strip() for each in text.splitlines() if each.strip()), "unknown error")

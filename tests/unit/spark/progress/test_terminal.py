@@ -34,6 +34,15 @@ def test_where_no_terminal_is_each_batch_is_a_line() -> None:
     assert ends == ["clicks-topic: ended", "clicks-delta: failed: Boom: no such table"]
 
 
+def test_a_failure_in_python_is_told_by_what_was_raised() -> None:
+    stream = io.StringIO()
+    trace = (
+        "[P] Thrown: Traceback (most recent call last):\n  File 'a'\nValueError: no\n SQLSTATE: 1"
+    )
+    Lines(stream).ended("clicks", f"PythonException: {trace}")
+    assert stream.getvalue() == "clicks: failed: ValueError: no\n"
+
+
 def test_a_terminal_has_a_table_with_a_row_per_query() -> None:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=120, color_system=None)
