@@ -6,6 +6,7 @@ import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, DoubleType, StringType, StructType, TimestampType
 
 from headrace.core.errors import InvalidConfig
-from headrace.spark import table_files
+from headrace.spark import delta_table, lake, table_files
 from headrace.spark.delta_table import (
     CheckpointOlderThanTable,
     QueryBatch,
@@ -340,6 +341,28 @@ def test_a_checkpoint_that_is_one_batch_older_is_told_by_its_offsets(
 def test_two_queries_share_a_table_when_told_so(table: Path) -> None:
     StreamOfBatches(table).run(0, [rows(range(5))])
     StreamOfBatches(table, OTHER_QUERY, otherQueries="append").run(0, [rows(range(5, 9))])
+    assert offsets_of(table) == list(range(9))
+
+
+def test_first_batches_of_two_queries_at_the_same_time_are_both_written(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each wants to be the first query of the table: one comes second, and looks again."""
+    write_deltalake(table, pa.Table.from_batches([rows(range(2))]))
+    ours = StreamOfBatches(table, otherQueries="append")
+    others = StreamOfBatches(table, OTHER_QUERY, otherQueries="append")
+    writer = ours.writer()
+    message = ours.task(writer, 0, [rows(range(2, 5))])
+    turns = iter([rows(range(5, 9))])
+
+    def interrupted(path: str) -> Any:
+        found = delta_table.open_table(path)
+        for each in turns:
+            others.run(0, [each])
+        return found
+
+    monkeypatch.setattr(lake, "open_table", interrupted)
+    writer.commit([message], 0)
     assert offsets_of(table) == list(range(9))
 
 
