@@ -14,6 +14,7 @@ import pyarrow as pa
 from headrace.core.errors import InvalidConfig
 from headrace.spark.avro_schema import as_spark_reads, avro_to_ddl
 from headrace.spark.bad_values import BadValues, one_by_one, reason
+from headrace.spark.ddl import require_columns
 from headrace.spark.json_values import json_reader
 from headrace.spark.options import Values
 
@@ -31,6 +32,7 @@ def value_type_ddl(values: Values) -> str:
         return avro_to_ddl(avro_schema(values.schema))
     text = values.schema.strip()
     if not text.startswith("{"):
+        require_columns(text, "valueSchema")
         return f"struct<{text}>"
     from pyspark.sql.types import StructType
 
