@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import main
-from headrace.client import Client
+from headrace.client import Client, TopicPartition
 from headrace.spark import session
 from headrace.testing import Broker
+from tests.integration.spark.conftest import TopicMaker
 from tests.support.pipelines import Written
 
 Command = Callable[..., tuple[int, str]]
@@ -96,3 +97,14 @@ def test_a_range_that_ends_before_it_begins_is_refused(
 def test_a_check_ends_with_3_where_no_broker_answers(command: Command, written: Written) -> None:
     code, said = command("check", str(written.save()), "-b", "127.0.0.1:1")
     assert (code, "127.0.0.1:1" in said) == (3, True)
+
+
+def test_a_lost_checkpoint_is_told_with_all_offsets_to_go_on_from(
+    command: Command, written: Written, client: Client, make_topic: TopicMaker
+) -> None:
+    topic, group = make_topic(partitions=3), "a-group-with-a-past"
+    written.source.update(topics=[topic], commit_group=group)
+    client.admin.alter_offsets(group, {TopicPartition(topic, 0): 5, TopicPartition(topic, 2): 7})
+    code, said = command("run", str(written.save()))
+    assert code == 1
+    assert f"`from: {{offsets: {{{topic}: {{0: 5, 1: 0, 2: 7}}}}}}`" in said

@@ -156,7 +156,7 @@ def test_a_lost_checkpoint_is_told_by_the_group(
     send(client, topic, clicks([1, 2]))
     written.sink(topic={"name": target}).run(spark)
     lose_the_checkpoint(written)
-    assert f"has read {topic}-0 up to offset 2" in refusal(written, spark)
+    assert f"with `from: {{offsets: {{{topic}: {{0: 2}}}}}}`" in refusal(written, spark)
     assert len(records(client, target)) == 2
     # The way on that the message names: from where the group stands.
     written.source["from"] = {"offsets": {topic: {0: 2}}}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from headrace.core.errors import HeadraceError
 from headrace.spark.delta_table import QueryBatch, WrittenByOtherQuery, local_path, open_table
+from headrace.spark.offsets import Offsets
 from headrace.spark.options import source_options
 from headrace.spark.pipeline.compiling import group_of
 from headrace.spark.pipeline.document import Findings
@@ -114,8 +115,20 @@ def _group_past(spec: Spec, sink: Sink, servers: str) -> str | None:
     moved = [each for each in sorted(start) if there.get(each, start[each]) != start[each]]
     if not moved:
         return None
+    stands = {each: there.get(each, offset) for each, offset in start.items()}
     return (
-        f"the group {group} shows that this pipeline has read {moved[0]} up to offset "
-        f"{there[moved[0]]}: bring back the newest checkpoint, or set `from` to where the "
-        "group stands; to begin anew, and write rows again, delete the group or choose another"
+        f"the group {group} shows that this pipeline has read {len(moved)} of {len(start)} "
+        "partitions before: bring back the newest checkpoint, or go on where the group stands, "
+        f"with `{offsets_as_from(stands)}`; to begin anew, and write rows again, delete the group "
+        "or choose another"
     )
+
+
+def offsets_as_from(offsets: Offsets) -> str:
+    """Offsets as a pipeline's source has them, to be copied."""
+    topics: dict[str, list[str]] = {}
+    for partition in sorted(offsets):
+        numbered = f"{partition.partition}: {offsets[partition]}"
+        topics.setdefault(partition.topic, []).append(numbered)
+    listed = ", ".join(f"{topic}: {{{', '.join(each)}}}" for topic, each in topics.items())
+    return f"from: {{offsets: {{{listed}}}}}"

@@ -9,9 +9,11 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.client import TopicPartition
 from headrace.core.errors import InvalidConfig
+from headrace.spark.options import source_options
 from headrace.spark.pipeline import load
-from headrace.spark.pipeline.checkpoints import has_past, last_batch
+from headrace.spark.pipeline.checkpoints import has_past, last_batch, offsets_as_from
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.frames import reason, refuse_over_connect
 from headrace.spark.pipeline.functions import load_function
@@ -164,3 +166,26 @@ def test_pipelines_of_a_directory_are_its_yaml_files(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     found = pipeline_files([tmp_path / "b.yaml", tmp_path])
     assert [path.name for path in found] == ["b.yaml", "a.yml"]
+
+
+def test_offsets_to_go_on_from_can_be_copied_into_the_file() -> None:
+    offsets = {
+        TopicPartition("clicks.v2", 1): 7,
+        TopicPartition("clicks.v2", 0): 5,
+        TopicPartition("a", 0): 0,
+    }
+    line = offsets_as_from(offsets)
+    assert line == "from: {offsets: {a: {0: 0}, clicks.v2: {0: 5, 1: 7}}}"
+    text = f"""
+name: clicks
+checkpoint: /data
+source:
+  topics: [a, clicks.v2]
+  {line}
+sinks:
+  - console:
+"""
+    source = load(text, {}).spec.source
+    options = {**dict(source.options), **dict(source.starting)}
+    chosen = source_options({**options, "kafka.bootstrap.servers": "a:1"}, streaming=True)
+    assert chosen.starting == offsets
