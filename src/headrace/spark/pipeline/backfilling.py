@@ -78,7 +78,7 @@ def backfill(
     )
     if all(end[each] <= start[each] for each in end):
         return Backfill(start, end, ())
-    with configured(spark, spec.spark_settings):
+    with configured(spark, spec, findings):
         names = [
             None if again else range_name(spec.query_name(sink), start, end) for sink in chosen
         ]

@@ -1,6 +1,7 @@
 """Whether a pipeline would run: topics, options, SQL and columns, with no record read."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +13,7 @@ from headrace.spark.lake import table_options as check_table
 from headrace.spark.options import source_options
 from headrace.spark.pipeline.checkpoints import refuse_lost
 from headrace.spark.pipeline.compiling import connection_of, streaming_program
-from headrace.spark.pipeline.document import Findings, Place
+from headrace.spark.pipeline.document import Findings, PipelineInvalid, Place
 from headrace.spark.pipeline.frames import (
     check_schema,
     configured,
@@ -95,7 +96,8 @@ def check_frames(spec: Spec, spark: SparkSession, servers: str, findings: Findin
     check_schema(spec, findings)
     if len(findings.problems) > known:
         return
-    with configured(spark, spec.spark_settings):
+    # Settings that Spark does not take are in the findings then, and no frame was made with them.
+    with suppress(PipelineInvalid), configured(spark, spec, findings):
         for sink in spec.sinks:
             frame = frame_of(streaming_program(spec, sink, servers), spark, findings)
             if frame is None:

@@ -1,7 +1,7 @@
 """A program's lines carried out in a session; what Spark refuses is told at its line."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -139,22 +139,37 @@ def without_traces() -> Iterator[None]:
         _REFUSALS.disabled = before
 
 
+def _set(spark: SparkSession, name: str, old: str | None, value: str) -> None:
+    if spark.conf.isModifiable(name):
+        # Even if it is the same: what a session is made with, Spark looks at when it is used.
+        spark.conf.set(name, value)
+    elif old != value:
+        raise InvalidConfig(
+            f"{name} is {old or 'not set'} in this session, and cannot be changed once a session "
+            "has started"
+        )
+
+
 @contextmanager
-def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """A pipeline's settings while its queries start: each keeps those it was started with."""
+def configured(spark: SparkSession, spec: Spec, findings: Findings) -> Iterator[None]:
+    """A pipeline's settings while its queries start: each keeps those it was started with.
+
+    Raises PipelineInvalid, at the lines of the settings that Spark does not take.
+    """
     before: dict[str, str | None] = {}
+    known = len(findings.problems)
     try:
-        for name, value in settings.items():
+        for name, value in spec.spark_settings.items():
             old = spark.conf.get(name, None)
-            if old == value:
+            try:
+                _set(spark, name, old, value)
+            except Exception as error:  # of Python's or of Java's side, with no common root
+                findings.add(spec.place_of_setting(name), f"settings: {reason(error)}")
                 continue
-            if not spark.conf.isModifiable(name):
-                raise InvalidConfig(
-                    f"settings: {name} is {old or 'not set'} in this session, and cannot be "
-                    "changed once a session has started"
-                )
-            before[name] = old
-            spark.conf.set(name, value)
+            if old != value:
+                before[name] = old
+        if len(findings.problems) > known:
+            raise PipelineInvalid(findings.problems)
         yield
     finally:
         for name, old in before.items():

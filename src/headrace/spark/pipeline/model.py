@@ -209,6 +209,10 @@ class Spec:
         """Where a key of the pipeline itself stands."""
         return dict(self.places).get(key, START)
 
+    def place_of_setting(self, name: str) -> Place:
+        """Where a setting of Spark stands; the command line's are told where those would."""
+        return dict(self.places).get(f"settings.{name}", self.place_of("settings"))
+
     def steps_of(self, sink: Sink) -> tuple[Step, ...]:
         """What a sink's rows go through."""
         return (*self.steps, *sink.steps)

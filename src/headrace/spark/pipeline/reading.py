@@ -8,7 +8,7 @@ from headrace.core.errors import InvalidConfig
 from headrace.spark.options import Subscription, source_options
 from headrace.spark.pipeline import sections
 from headrace.spark.pipeline.compiling import STREAM_OPTIONS
-from headrace.spark.pipeline.document import START, Findings, Scalar, Table, parse
+from headrace.spark.pipeline.document import START, Findings, Place, Scalar, Table, parse
 from headrace.spark.pipeline.fields import Fields
 from headrace.spark.pipeline.model import Source, Spec
 from headrace.spark.pipeline.read_sinks import NAME, read_sinks
@@ -40,7 +40,7 @@ def read(text: str, file: str, base: Path, variables: Mapping[str, str]) -> Spec
         settings=_settings(fields),
         steps=read_steps(fields.listing("steps"), base, findings),
         sinks=read_sinks(fields.listing("sinks"), base, findings),
-        places=tuple((key, entry.place) for key, entry in fields.table.entries.items()),
+        places=_places(fields),
     )
     if fields.has("sinks") and not fields.listing("sinks"):
         fields.wrong("sinks", "is empty; a pipeline has at least one sink")
@@ -84,6 +84,16 @@ def _settings(fields: Fields) -> tuple[tuple[str, str], ...]:
         if not re.match(r"spark\.", name):
             fields.findings.add(entry.place, f"{name!r} is no setting of Spark: those are spark.*")
     return fields.pairs("settings")
+
+
+def _places(fields: Fields) -> tuple[tuple[str, Place], ...]:
+    """Where the keys of the pipeline stand, and those of its settings."""
+    node = fields.node("settings")
+    settings = node.entries if isinstance(node, Table) else {}
+    return (
+        *((key, entry.place) for key, entry in fields.table.entries.items()),
+        *((f"settings.{name}", entry.place) for name, entry in settings.items()),
+    )
 
 
 def _check_options(spec: Spec, findings: Findings) -> Subscription | None:

@@ -101,7 +101,7 @@ def start(spec: Spec, spark: SparkSession, servers: str, *, once: bool, findings
     refuse_over_connect(spec, spark, findings)
     check_schema(spec, findings)
     findings.refuse()
-    with configured(spark, spec.spark_settings):
+    with configured(spark, spec, findings):
         frames = [frame_of(program, spark, findings) for program in programs]
         findings.refuse()
         try:

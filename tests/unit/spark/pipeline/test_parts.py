@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from headrace.client import TopicPartition
 from headrace.core.errors import InvalidConfig
 from headrace.spark.options import source_options
-from headrace.spark.pipeline import load
+from headrace.spark.pipeline import PipelineInvalid, load
 from headrace.spark.pipeline.checkpoints import has_past, last_batch, offsets_as_from
 from headrace.spark.pipeline.document import Findings
-from headrace.spark.pipeline.frames import reason, refuse_over_connect
+from headrace.spark.pipeline.frames import configured, reason, refuse_over_connect
 from headrace.spark.pipeline.functions import load_function
 from headrace.spark.pipeline.listing import pipeline_files
 from headrace.spark.pipeline.model import Value
@@ -189,3 +189,60 @@ sinks:
     options = {**dict(source.options), **dict(source.starting)}
     chosen = source_options({**options, "kafka.bootstrap.servers": "a:1"}, streaming=True)
     assert chosen.starting == offsets
+
+
+class Conf:
+    """Settings of a session: one that takes numbers alone, and one that it was made with."""
+
+    def __init__(self) -> None:
+        self.values = {"spark.sql.shuffle.partitions": "2", "spark.master": "local"}
+
+    def get(self, name: str, default: str | None) -> str | None:
+        return self.values.get(name, default)
+
+    def isModifiable(self, name: str) -> bool:  # noqa: N802, as Spark names it
+        return name.startswith("spark.sql.")
+
+    def set(self, name: str, value: str) -> None:
+        if not value.isdigit():
+            raise ValueError(f"{name} should be int, but was {value}")
+        self.values[name] = value
+
+
+class Session:
+    def __init__(self) -> None:
+        self.conf = Conf()
+
+
+SETTINGS = "settings:\n  spark.sql.shuffle.partitions: {}\n  spark.master: {}\n"
+
+
+def test_settings_that_spark_does_not_take_are_told_at_their_lines() -> None:
+    session, findings = Session(), Findings("a.yaml")
+    spec = load(SMALL + SETTINGS.format("many", "yarn"), {}).spec
+    lines = len(SMALL.splitlines())
+    with (
+        pytest.raises(PipelineInvalid) as raised,
+        configured(cast(SparkSession, session), spec, findings),
+    ):
+        raise AssertionError("nothing may start with these")
+    first, second = raised.value.problems
+    assert (first.line, second.line) == (lines + 2, lines + 3)
+    assert first.message.endswith("should be int, but was many")
+    assert second.message.startswith("settings: spark.master is local in this session, and cannot")
+
+
+def test_a_wrong_setting_that_the_session_was_made_with_is_told_too() -> None:
+    session, findings = Session(), Findings("a.yaml")
+    session.conf.values["spark.sql.shuffle.partitions"] = "many"
+    spec = load(SMALL + SETTINGS.format("many", "local"), {}).spec
+    with pytest.raises(PipelineInvalid), configured(cast(SparkSession, session), spec, findings):
+        raise AssertionError("nothing may start with these")
+
+
+def test_settings_hold_while_queries_start_and_are_as_before_afterwards() -> None:
+    session, findings = Session(), Findings("a.yaml")
+    spec = load(SMALL + SETTINGS.format("7", "local"), {}).spec
+    with configured(cast(SparkSession, session), spec, findings):
+        assert session.conf.values["spark.sql.shuffle.partitions"] == "7"
+    assert session.conf.values["spark.sql.shuffle.partitions"] == "2"
