@@ -20,6 +20,7 @@ from bench.spark.session import Costs
 from bench.spark.sides import Side, in_turn
 
 STREAM_BATCHES = 4
+_PLANNED_BATCHES = 200
 _SETTLING_BATCHES = 8
 _SMALL_ROUNDS_MAX = 2
 _SAMPLE_SECONDS = 0.5
@@ -100,8 +101,16 @@ def steady_rate(batches: list[tuple[int, float]]) -> float:
     return sum(rows for rows, _ in later) / sum(seconds for _, seconds in later) / 1000
 
 
+def _require(rows: int, wanted: int) -> None:
+    """A rate is worth nothing if not every row was read."""
+    if rows != wanted:
+        raise RuntimeError(f"{rows} rows were read, not {wanted}")
+
+
 def measure_batch(run: Measuring, topic: str) -> None:
-    """A whole topic to nowhere."""
+    """A whole topic to nowhere, which cannot tell how much came: it is counted before."""
+    for side in run.sides:
+        _require(batch(run.spark, side, topic).count(), run.rows)
 
     def rate(side: Side) -> float:
         started = time.monotonic()
@@ -116,7 +125,9 @@ def measure_stream(run: Measuring, topic: str) -> None:
 
     def rate(side: Side) -> float:
         frame = stream(run.spark, side, topic, run.rows // STREAM_BATCHES)
-        return steady_rate(triggers(frame))
+        batches = triggers(frame)
+        _require(sum(rows for rows, _ in batches), run.rows)
+        return steady_rate(batches)
 
     run.each_side("stream read", rate)
 
@@ -128,7 +139,9 @@ def measure_json(run: Measuring, topic: str) -> None:
     def rate(side: Side) -> float:
         more = typed if side.is_ours else {}
         frame = stream(run.spark, side, topic, run.rows // STREAM_BATCHES, **more)
-        return steady_rate(triggers(_counted(frame, side), mode="complete"))
+        batches = triggers(_counted(frame, side), mode="complete")
+        _require(sum(rows for rows, _ in batches), run.rows)
+        return steady_rate(batches)
 
     run.each_side("json windows", rate)
 
@@ -178,18 +191,37 @@ def measure_memory(run: Measuring, topic: str, gigabytes: float) -> None:
     """How far driver, Java and workers grow while a topic is read again and again."""
     passes = max(2, round(gigabytes * 1e9 / (run.rows * _ROW_BYTES)))
     batch(run.spark, run.sides[0], topic).write.format("noop").mode("overwrite").save()
-    with _MemoryWatch(run.costs) as watch:
+    with _MemoryWatch(run.costs.memory_bytes) as watch:
         for _ in range(passes):
             batch(run.spark, run.sides[0], topic).write.format("noop").mode("overwrite").save()
     run.values.add("memory read through: GB", passes * run.rows * _ROW_BYTES / 1e9)
     run.values.add("memory grown", max(watch.sizes) - watch.sizes[0])
+    _measure_planner(run, topic)
+
+
+def _measure_planner(run: Measuring, topic: str) -> None:
+    """The same for the planner of a stream of many batches, which lives as long as the stream.
+
+    Alone: Java's heap grows as far as it may, whatever is read.
+    """
+    frame = stream(run.spark, run.sides[0], topic, run.rows // _PLANNED_BATCHES)
+    with tempfile.TemporaryDirectory() as directory:
+        writer = frame.writeStream.format("noop").option("checkpointLocation", directory)
+        query = writer.trigger(availableNow=True).start()
+        while query.isActive and len(query.recentProgress) < _SETTLING_BATCHES:
+            time.sleep(_SAMPLE_SECONDS)
+        with _MemoryWatch(run.costs.planner_bytes) as watch:
+            query.awaitTermination()
+        read = sum(json.loads(each.json)["numInputRows"] for each in query.recentProgress)
+    _require(read, run.rows)
+    run.values.add("memory grown by a planner", max(watch.sizes) - watch.sizes[0])
 
 
 class _MemoryWatch:
-    """Looks at the memory of the driver's processes twice a second, until it is left."""
+    """Looks at the memory of some processes twice a second, until it is left."""
 
-    def __init__(self, costs: Costs) -> None:
-        self._costs = costs
+    def __init__(self, bytes_now: Callable[[], int]) -> None:
+        self._bytes_now = bytes_now
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self.sizes: list[float] = []
@@ -208,4 +240,4 @@ class _MemoryWatch:
             self.sizes.append(self._size())
 
     def _size(self) -> float:
-        return self._costs.memory_bytes() / _MEGABYTE
+        return self._bytes_now() / _MEGABYTE

@@ -60,6 +60,7 @@ ROWS = [
     _at_most("session start in tests", "session start", "s", 10),
     _at_most("Spark tests that share one session", "shared tests", "s", 360),
     _at_most("driver memory while reading through, growth", "memory grown", "MB", 300),
+    _at_most("planner's memory over 200 batches, growth", "memory grown by a planner", "MB", 20),
 ]
 
 

@@ -15,10 +15,11 @@ from pyspark.sql import SparkSession
 from bench.spark.rows import Values
 from headrace.spark.session import session
 from tests.support import tools
-from tests.support.processes import cpu_seconds, memory
+from tests.support.processes import cpu_seconds, memory, process_tree
 from tests.support.tools import ToolOutOfReach
 
 DRIVER_MEMORY = "2g"
+_PLANNER = b"python_streaming_source_runner"
 SETTINGS = {
     "spark.driver.memory": DRIVER_MEMORY,
     "spark.ui.showConsoleProgress": "false",
@@ -65,6 +66,13 @@ def _java(spark: SparkSession) -> subprocess.Popen[bytes]:
     return process
 
 
+def _plans(pid: int) -> bool:
+    try:
+        return _PLANNER in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has ended
+        return False
+
+
 class Costs:
     """CPU time of the driver and its workers, and of the broker that serves a side."""
 
@@ -76,6 +84,10 @@ class Costs:
         """What the driver's Python, its Java and its workers hold now."""
         own = Path("/proc/self/statm").read_text().split()[1]
         return int(own) * resource.getpagesize() + memory(self._driver_pid).total
+
+    def planner_bytes(self) -> int:
+        """What the planners of streams hold now: Python processes that live as long as those."""
+        return sum(memory(each).total for each in process_tree(self._driver_pid) if _plans(each))
 
     @contextmanager
     def noted(self, measure: str, side: str, broker_pid: int, rows: int) -> Iterator[None]:
