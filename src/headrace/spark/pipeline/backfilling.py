@@ -69,8 +69,6 @@ def backfill(
 ) -> Backfill:
     """Read a range, and write it to the chosen sinks (all), one after the other."""
     chosen = check_backfill(spec, servers, findings, since=since, until=until, sinks=sinks)
-    check_schema(spec, findings)
-    findings.refuse()
     start, end = _range(spec, servers, since, until)
     bounds = (
         ("startingOffsets", json.dumps(to_json(start))),
@@ -79,6 +77,8 @@ def backfill(
     if all(end[each] <= start[each] for each in end):
         return Backfill(start, end, ())
     with configured(spark, spec, findings):
+        check_schema(spec, findings)
+        findings.refuse()
         names = [
             None if again else range_name(spec.query_name(sink), start, end) for sink in chosen
         ]

@@ -93,11 +93,11 @@ def check_frames(spec: Spec, spark: SparkSession, servers: str, findings: Findin
     """Whether Spark takes every step, and every sink the rows that reach it."""
     known = len(findings.problems)
     refuse_over_connect(spec, spark, findings)
-    check_schema(spec, findings)
-    if len(findings.problems) > known:
-        return
     # Settings that Spark does not take are in the findings then, and no frame was made with them.
     with suppress(PipelineInvalid), configured(spark, spec, findings):
+        check_schema(spec, findings)
+        if len(findings.problems) > known:
+            return
         for sink in spec.sinks:
             frame = frame_of(streaming_program(spec, sink, servers), spark, findings)
             if frame is None:

@@ -139,6 +139,16 @@ def without_traces() -> Iterator[None]:
         _REFUSALS.disabled = before
 
 
+def _require_usable(spark: SparkSession, spec: Spec, findings: Findings) -> None:
+    """A session that was made with a wrong setting fails at whatever is asked of it first."""
+    try:
+        _ = spark.conf
+    except Exception as error:  # of Python's or of Java's side, with no common root
+        named = next((name for name in spec.spark_settings if name in str(error)), "")
+        findings.add(spec.place_of_setting(named), f"settings: {reason(error)}")
+        raise PipelineInvalid(findings.problems) from error
+
+
 def _set(spark: SparkSession, name: str, old: str | None, value: str) -> None:
     if spark.conf.isModifiable(name):
         # Even if it is the same: what a session is made with, Spark looks at when it is used.
@@ -158,6 +168,7 @@ def configured(spark: SparkSession, spec: Spec, findings: Findings) -> Iterator[
     """
     before: dict[str, str | None] = {}
     known = len(findings.problems)
+    _require_usable(spark, spec, findings)
     try:
         for name, value in spec.spark_settings.items():
             old = spark.conf.get(name, None)

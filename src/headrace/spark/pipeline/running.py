@@ -99,9 +99,10 @@ def start(spec: Spec, spark: SparkSession, servers: str, *, once: bool, findings
     queries: dict[str, StreamingQuery] = {}
     check_stream(spec, servers, findings)
     refuse_over_connect(spec, spark, findings)
-    check_schema(spec, findings)
     findings.refuse()
     with configured(spark, spec, findings):
+        check_schema(spec, findings)
+        findings.refuse()
         frames = [frame_of(program, spark, findings) for program in programs]
         findings.refuse()
         try:

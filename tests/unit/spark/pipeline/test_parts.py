@@ -240,6 +240,22 @@ def test_a_wrong_setting_that_the_session_was_made_with_is_told_too() -> None:
         raise AssertionError("nothing may start with these")
 
 
+def test_a_session_that_is_of_no_use_for_a_setting_is_told_at_its_line() -> None:
+    class Broken:
+        @property
+        def conf(self) -> Conf:
+            raise ValueError("The value 'many' in spark.sql.shuffle.partitions is invalid.")
+
+    spec = load(SMALL + SETTINGS.format("many", "local"), {}).spec
+    with (
+        pytest.raises(PipelineInvalid) as raised,
+        configured(cast(SparkSession, Broken()), spec, Findings("a.yaml")),
+    ):
+        raise AssertionError("nothing may start with these")
+    [problem] = raised.value.problems
+    assert problem.line == len(SMALL.splitlines()) + 2
+
+
 def test_settings_hold_while_queries_start_and_are_as_before_afterwards() -> None:
     session, findings = Session(), Findings("a.yaml")
     spec = load(SMALL + SETTINGS.format("7", "local"), {}).spec
