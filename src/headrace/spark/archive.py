@@ -124,7 +124,10 @@ def _chosen(archive: "_Archive", topic: str | None) -> tuple[str, dict[int, list
     if topic is None and len(spans) == 1:
         topic = next(iter(spans))
     if topic is None:
-        raise InvalidConfig(f"the archive has {len(spans)} topics: choose one of {sorted(spans)}")
+        raise InvalidConfig(
+            f"the archive has {len(spans)} topics: choose one of {', '.join(sorted(spans))} by "
+            "topic (--topic)"
+        )
     if topic not in spans:
         raise InvalidConfig(f"the archive has no topic {topic!r}; it has {sorted(spans)}")
     return topic, spans[topic]
