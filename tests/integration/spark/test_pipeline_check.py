@@ -67,7 +67,7 @@ sinks:
         "name `nothing`",
         "18: the topic no-such-sink does not exist",
         "19: column 'value' is double, and must be string or binary: cast it",
-        "21: [UNRESOLVED_COLUMN",
+        "21: partition_by: there is no column 'nothing'; there are item, price, at, ",
         "22: [STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION] Invalid streaming output mode: complete",
         f"26: cannot load {tmp_path}/steps.py: SyntaxError",
     ]
@@ -113,7 +113,21 @@ def test_an_upsert_is_checked_against_its_rows(
     written = Written(tmp_path, broker.bootstrap_servers, topic)
     written.table(upsert={"on": ["id"], "delete_when": "op = 'd'"})
     [problem] = written.load().check(spark)
-    assert "deleteWhen=\"op = 'd'\" cannot be used" in problem.message
+    assert "delete_when=\"op = 'd'\" cannot be used" in problem.message
+    lines = written.save().read_text().splitlines()
+    assert lines[problem.line - 1].strip().startswith("delete_when:")
+
+
+@pytest.mark.parametrize("wrong", ["sum(prise)", "sum(price", "no_such_sum(price)"])
+def test_an_aggregate_that_spark_refuses_is_told_at_its_own_line(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, wrong: str
+) -> None:
+    agg = {"n": "count(*)", "total": wrong, "most": "max(price)"}
+    window = {"time": "at", "size": "1 minute", "watermark": "1 minute", "agg": agg}
+    written = Written(tmp_path, broker.bootstrap_servers, topic).step(window=window).table()
+    [problem] = written.load().check(spark)
+    lines = written.save().read_text().splitlines()
+    assert lines[problem.line - 1].strip().startswith("total:")
 
 
 def test_a_view_of_ones_own_is_not_overwritten(

@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.client import Client
-from headrace.core.errors import InvalidConfig
 from headrace.spark.pipeline import PipelineInvalid
 from headrace.spark.pipeline.running import QueryFailed
 from headrace.testing import Broker
@@ -151,8 +150,12 @@ def test_a_setting_that_a_session_cannot_change_is_refused(
     spark: SparkSession, written: Written
 ) -> None:
     written.document["settings"] = {"spark.executor.memory": "3g"}
-    with pytest.raises(InvalidConfig, match=r"spark.executor.memory is not set in this session"):
-        written.table().load().start(spark)
+    pipeline = written.table().load()
+    said = r"yaml:\d+:3: settings: spark.executor.memory is not set in this session"
+    with pytest.raises(PipelineInvalid, match=said):
+        pipeline.start(spark)
+    [problem] = pipeline.check(spark)
+    assert "spark.executor.memory is not set in this session" in problem.message
 
 
 def test_a_query_that_spark_does_not_start_is_told_at_its_sink(

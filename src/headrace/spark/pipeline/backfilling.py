@@ -20,6 +20,7 @@ from headrace.spark.offsets import Offsets, to_json
 from headrace.spark.options import source_options
 from headrace.spark.pipeline.calls import done
 from headrace.spark.pipeline.checking import check_topics
+from headrace.spark.pipeline.checkpoints import read_up_to
 from headrace.spark.pipeline.compiling import STREAM_OPTIONS, Program, batch_program
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.filled_ranges import earlier_overlap, range_name
@@ -94,7 +95,7 @@ def backfill(
         frames = [frame_of(program, spark, findings) for program in programs]
         findings.refuse()
         filled = [
-            _filled(spec, program.sink, _write(program, frame, spark, name, findings))
+            _filled(spec, program.sink, start, _write(program, frame, spark, name, findings))
             for program, frame, name in zip(programs, frames, names, strict=True)
         ]
     return Backfill(start, end, tuple(filled))
@@ -273,11 +274,27 @@ def _is_written(sink: Sink, name: str) -> bool:
     return table is not None and PlainWrite(name).is_in(table)
 
 
-def _filled(spec: Spec, sink: Sink, rows: int | None) -> Filled:
+def _filled(spec: Spec, sink: Sink, start: Offsets, rows: int | None) -> Filled:
     has_windows = any(isinstance(step, Window) for step in spec.steps_of(sink))
+    notes = [_EDGES] if has_windows and isinstance(sink.target, Topic | Delta) else []
+    if rows:
+        notes += twice(spec, sink, start)
     return Filled(
         sink=sink.name,
         rows=rows,
         repeatable=isinstance(sink.target, Delta),
-        note=_EDGES if has_windows and isinstance(sink.target, Topic | Delta) else "",
+        note="; ".join(notes),
     )
+
+
+def twice(spec: Spec, sink: Sink, start: Offsets) -> list[str]:
+    """What to say of rows that the pipeline itself has written too, as its checkpoint tells."""
+    if not isinstance(sink.target, Delta) or sink.target.upsert is not None:
+        return []
+    read = read_up_to(spec.checkpoint_of(sink))
+    return [
+        f"the pipeline itself has read {each} up to offset {read[each]}: rows from there may be "
+        "in the table twice now"
+        for each in sorted(start)
+        if start[each] < read.get(each, 0)
+    ][:1]

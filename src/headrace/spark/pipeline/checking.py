@@ -1,13 +1,15 @@
 """Whether a pipeline would run: topics, options, SQL and columns, with no record read."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.client import Client, ClientSettings
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import HeadraceError, InvalidConfig
 from headrace.spark import upsert
 from headrace.spark.lake import table_options as check_table
 from headrace.spark.options import source_options
@@ -26,6 +28,14 @@ from headrace.spark.pipeline.model import Delta, Parquet, Sink, Spec, Topic
 from headrace.spark.pipeline.rules import ONE_TEXT, output_mode, refuse_end
 from headrace.spark.pipeline.targets import table_options, topic_options, upsert_options
 from headrace.spark.sink_options import topic_sink_options
+
+# Options of tables by the keys of a pipeline that set them.
+_KEYS: Final = {
+    "partitionBy": "partition_by",
+    "otherQueries": "other_queries",
+    "deleteWhen": "upsert.delete_when",
+    "newestBy": "upsert.newest_by",
+}
 
 
 def check_topics(spec: Spec, sinks: Sequence[Sink], servers: str, findings: Findings) -> None:
@@ -107,7 +117,16 @@ def check_frames(spec: Spec, spark: SparkSession, servers: str, findings: Findin
                     _check_mode(sink, spark, frame)
                     _check_columns(sink, frame, connection_of(spec, sink, servers))
             except (PySparkException, HeadraceError) as error:
-                findings.add(sink.place, reason(error))
+                findings.add(*_in_words(sink, reason(error)))
+
+
+def _in_words(sink: Sink, message: str) -> tuple[Place, str]:
+    """What a sink refuses, at the key that it is about and by that key's name."""
+    for option, key in _KEYS.items():
+        if option in message:
+            word = re.compile(rf"\b{option}\b")
+            return sink.place_of(key), word.sub(key.rpartition(".")[2], message)
+    return sink.place, message
 
 
 def _check_mode(sink: Sink, spark: SparkSession, frame: DataFrame) -> None:
@@ -131,4 +150,9 @@ def _check_columns(sink: Sink, frame: DataFrame, connection: Mapping[str, str]) 
         case Delta() as target:
             upsert.check(frame, upsert_options(target))
         case Parquet(partition_by=names):
-            frame.select(*names)
+            for name in names:
+                if name.lower() not in {each.lower() for each in frame.columns}:
+                    raise InvalidConfig(
+                        f"partitionBy: there is no column {name!r}; there are "
+                        f"{', '.join(frame.columns)}"
+                    )

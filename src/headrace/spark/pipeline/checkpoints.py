@@ -1,11 +1,12 @@
 """What a checkpoint tells about a query's past, and what its sink tells when it is gone."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.core.errors import HeadraceError
 from headrace.spark.delta_table import QueryBatch, WrittenByOtherQuery, local_path, open_table
-from headrace.spark.offsets import Offsets
+from headrace.spark.offsets import Offsets, offsets_from
 from headrace.spark.options import source_options
 from headrace.spark.pipeline.compiling import group_of
 from headrace.spark.pipeline.document import Findings
@@ -37,6 +38,18 @@ def last_batch(checkpoint: str) -> Batch | None:
         return None
     newest = max(numbers)
     return Batch(newest, (directory / "commits" / str(newest)).stat().st_mtime)
+
+
+def read_up_to(checkpoint: str) -> Offsets:
+    """Where the last batch that a checkpoint has as finished ended; nothing if nobody can tell."""
+    directory, last = local(checkpoint), last_batch(checkpoint)
+    if directory is None or last is None:
+        return {}
+    try:
+        told = (directory / "offsets" / str(last.number)).read_text().splitlines()
+        return offsets_from(json.loads(told[2]))  # after Spark's version and what it adds
+    except (OSError, ValueError, IndexError, HeadraceError):
+        return {}
 
 
 def has_past(checkpoint: str) -> bool:

@@ -13,7 +13,17 @@ from typing import Final
 from headrace.spark.options import ERROR
 from headrace.spark.pipeline.calls import Call, Expression, Get, Name, call, with_options
 from headrace.spark.pipeline.document import Place
-from headrace.spark.pipeline.model import Pairs, Sink, Spec, Sql, Step, Topic
+from headrace.spark.pipeline.model import (
+    Pairs,
+    Parts,
+    Select,
+    Sink,
+    Spec,
+    Sql,
+    Step,
+    Topic,
+    Window,
+)
 from headrace.spark.pipeline.rules import output_mode
 from headrace.spark.pipeline.steps import SPARK, Frames, step_calls
 from headrace.spark.pipeline.targets import batch_writer, prepared, stream_writer
@@ -47,6 +57,7 @@ class Line:
     place: Place
     keeps_columns: bool = False
     first_line: int | None = None
+    parts: Parts = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +157,9 @@ def _frame_lines(
     lines = [Line(frames.name, columns, spec.source.place)]
     for step in spec.steps_of(sink):
         first_line = step.first_line if isinstance(step, Sql) else None
+        parts = step.parts if isinstance(step, Select | Window) else ()
         lines += [
-            Line(target, value, step.place, keeps, first_line)
+            Line(target, value, step.place, keeps, first_line, parts)
             for target, value, keeps in step_calls(step, frames)
         ]
     shaped = prepared(sink.target, Name(frames.name))

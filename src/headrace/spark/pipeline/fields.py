@@ -142,6 +142,19 @@ class Fields:
                 found.append((key, value))
         return tuple(found)
 
+    def parts(self, name: str) -> tuple[tuple[str, Place], ...]:
+        """The texts of a key, each with its place: of a mapping that of its key."""
+        node = self.node(name)
+        if isinstance(node, Table):
+            found = [(each.value, each.place) for each in node.entries.values()]
+        elif isinstance(node, Listing):
+            found = [(each, each.place) for each in node.items]
+        else:
+            found = [] if node is None else [(node, self.place_of(name))]
+        return tuple(
+            (each.text, place) for each, place in found if isinstance(each, Scalar) and each.text
+        )
+
     def section(self, name: str, section: Section) -> "Fields | None":
         """A mapping below this one."""
         node = self.node(name)

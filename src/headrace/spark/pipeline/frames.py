@@ -26,6 +26,7 @@ from headrace.spark.sink import each_batch
 # PySpark logs every refusal with the whole trace, beside raising it. Its logger is of a class of
 # its own, which a plain `getLogger` would get ahead of.
 _REFUSALS: Final = PySparkLogger.getLogger("SQLQueryContextLogger")
+_NAMED: Final = re.compile(r"(?:name|routine) `([^`]+)`")
 _POSITION: Final = re.compile(r"\(?line (\d+),? pos (\d+)\)?")
 
 
@@ -108,8 +109,18 @@ def _place(line: Line, error: Exception) -> Place:
     """The line of the file; within a query of several lines, the one that Spark points at."""
     found = _POSITION.search(str(error))
     if line.first_line is None or found is None:
-        return line.place
+        return _place_within(line, str(error))
     return Place(line.first_line + int(found[1]) - 1, 1)
+
+
+def _place_within(line: Line, said: str) -> Place:
+    """The one part of a step that a message quotes, or that has the column that it names."""
+    quoted = {place for text, place in line.parts if f"\n{text}\n" in said}
+    name = _NAMED.search(said)
+    if not quoted and name is not None:
+        word = re.compile(rf"(?<!\w){re.escape(name[1])}(?!\w)")
+        quoted = {place for text, place in line.parts if word.search(text)}
+    return quoted.pop() if len(quoted) == 1 else line.place
 
 
 def reason(error: Exception) -> str:

@@ -17,6 +17,8 @@ ValueFormat = Literal["raw", "string", "json", "avro"]
 TableFormat = Literal["parquet", "csv", "delta", "json"]
 Timers = Literal["none", "processing-time", "event-time"]
 Pairs = tuple[tuple[str, str], ...]
+# Texts within a step and where each stands: Spark names columns, and not lines.
+Parts = tuple[tuple[str, Place], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class Filter:
 class Select:
     place: Place
     expressions: tuple[str, ...]
+    parts: Parts = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ class Window:
     watermark: str | None
     by: tuple[str, ...]
     agg: Pairs
+    parts: Parts = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +191,11 @@ class Sink:
     place: Place
     target: Target
     steps: tuple[Step, ...] = ()
+    places: tuple[tuple[str, Place], ...] = ()
+
+    def place_of(self, key: str) -> Place:
+        """Where a key of the target stands."""
+        return dict(self.places).get(key, self.place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,17 @@ def _read_sink(node: Node, base: Path, findings: Findings) -> Sink | None:
         fields.wrong("name", f"{name!r} must be made of a-z, 0-9, -, _ and .")
     steps = read_steps(fields.listing("steps"), base, findings)
     target = _READERS[kind](fields, fields.place_of(kind), base)
-    return None if target is None else Sink(name, fields.place_of(kind), target, steps)
+    if target is None:
+        return None
+    return Sink(name, fields.place_of(kind), target, steps, _places(fields.node(kind)))
+
+
+def _places(node: Node | None, within: str = "") -> tuple[tuple[str, Place], ...]:
+    """Where the keys of a target stand, those of mappings in it too."""
+    found: list[tuple[str, Place]] = []
+    for name, entry in node.entries.items() if isinstance(node, Table) else ():
+        found += [(within + name, entry.place), *_places(entry.value, f"{within}{name}.")]
+    return tuple(found)
 
 
 def _topic(sink: Fields, place: Place, base: Path) -> Target | None:  # noqa: ARG001

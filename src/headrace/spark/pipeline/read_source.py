@@ -54,9 +54,10 @@ def read_source(fields: Fields) -> Source:
         put("assign", _json(fields.node("assign"), fields, "assign"), "assign")
     most = fields.whole("max_rows_per_batch")
     put("maxOffsetsPerTrigger", None if most is None else str(most), "max_rows_per_batch")
-    value = _value(fields)
+    value, schema_place = _value(fields)
     put("valueFormat", None if value.format == "raw" else value.format, "value")
     put("valueSchema", value.schema, "value")
+    places["valueschema"] = schema_place
     put("includeHeaders", "true" if fields.flag("headers") else None, "headers")
     for name, text, place in _passed_on(fields):
         options[name] = text
@@ -77,10 +78,11 @@ def read_source(fields: Fields) -> Source:
     )
 
 
-def _value(source: Fields) -> Value:
+def _value(source: Fields) -> tuple[Value, Place]:
+    """What values are, and where their schema stands."""
     fields = source.section("value", sections.VALUE)
     if fields is None:
-        return Value()
+        return Value(), source.place_of("value")
     kind: ValueFormat = fields.choice("format", _FORMATS, "raw")
     schema, column = fields.text("schema"), fields.text("as")
     has_fields = kind in ("json", "avro")
@@ -89,7 +91,7 @@ def _value(source: Fields) -> Value:
     for name in ("schema", "as"):
         if not has_fields and fields.has(name):
             fields.wrong(name, f"is for format json or avro, not {kind}")
-    return Value(kind, schema, column)
+    return Value(kind, schema, column), fields.place_of("schema")
 
 
 def _columns(fields: Fields) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def _filter(fields: Fields, place: Place, base: Path) -> Step:  # noqa: ARG001
 
 
 def _select(fields: Fields, place: Place, base: Path) -> Step:  # noqa: ARG001
-    return Select(place, fields.texts("select"))
+    return Select(place, fields.texts("select"), fields.parts("select"))
 
 
 def _sql(fields: Fields, place: Place, base: Path) -> Step:  # noqa: ARG001
@@ -84,6 +84,7 @@ def _window(step: Fields, place: Place, base: Path) -> Step | None:  # noqa: ARG
         watermark=fields.duration("watermark"),
         by=fields.texts("by"),
         agg=fields.pairs("agg"),
+        parts=(*fields.parts("time"), *fields.parts("by"), *fields.parts("agg")),
     )
 
 

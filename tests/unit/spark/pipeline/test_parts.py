@@ -12,10 +12,11 @@ from pyspark.sql import SparkSession
 from headrace.client import TopicPartition
 from headrace.core.errors import InvalidConfig
 from headrace.spark.options import source_options
-from headrace.spark.pipeline import PipelineInvalid, load
-from headrace.spark.pipeline.checkpoints import has_past, last_batch, offsets_as_from
+from headrace.spark.pipeline import load
+from headrace.spark.pipeline.backfilling import twice
+from headrace.spark.pipeline.checkpoints import has_past, last_batch, offsets_as_from, read_up_to
 from headrace.spark.pipeline.document import Findings
-from headrace.spark.pipeline.frames import configured, reason, refuse_over_connect
+from headrace.spark.pipeline.frames import reason, refuse_over_connect
 from headrace.spark.pipeline.functions import load_function
 from headrace.spark.pipeline.listing import pipeline_files
 from headrace.spark.pipeline.model import Value
@@ -191,74 +192,36 @@ sinks:
     assert chosen.starting == offsets
 
 
-class Conf:
-    """Settings of a session: one that takes numbers alone, and one that it was made with."""
-
-    def __init__(self) -> None:
-        self.values = {"spark.sql.shuffle.partitions": "2", "spark.master": "local"}
-
-    def get(self, name: str, default: str | None) -> str | None:
-        return self.values.get(name, default)
-
-    def isModifiable(self, name: str) -> bool:  # noqa: N802, as Spark names it
-        return name.startswith("spark.sql.")
-
-    def set(self, name: str, value: str) -> None:
-        if not value.isdigit():
-            raise ValueError(f"{name} should be int, but was {value}")
-        self.values[name] = value
+def checkpoint_at(directory: Path, last: str) -> None:
+    """A checkpoint as Spark writes it: two batches finished, a third begun."""
+    for kind, batches in (("offsets", 3), ("commits", 2)):
+        (directory / kind).mkdir(parents=True)
+        for batch in range(batches):
+            offsets = last if batch == 1 else '{"clicks":{"0":99}}'
+            (directory / kind / str(batch)).write_text(f'v1\n{{"a":1}}\n{offsets}')
 
 
-class Session:
-    def __init__(self) -> None:
-        self.conf = Conf()
+def test_a_checkpoint_tells_how_far_finished_batches_have_read(tmp_path: Path) -> None:
+    checkpoint_at(tmp_path / "known", '{"clicks":{"0":5,"1":7}}')
+    assert read_up_to(str(tmp_path / "known")) == {
+        TopicPartition("clicks", 0): 5,
+        TopicPartition("clicks", 1): 7,
+    }
+    checkpoint_at(tmp_path / "odd", "-")
+    for none in (str(tmp_path / "odd"), str(tmp_path / "none"), "hdfs://far/away"):
+        assert read_up_to(none) == {}
 
 
-SETTINGS = "settings:\n  spark.sql.shuffle.partitions: {}\n  spark.master: {}\n"
-
-
-def test_settings_that_spark_does_not_take_are_told_at_their_lines() -> None:
-    session, findings = Session(), Findings("a.yaml")
-    spec = load(SMALL + SETTINGS.format("many", "yarn"), {}).spec
-    lines = len(SMALL.splitlines())
-    with (
-        pytest.raises(PipelineInvalid) as raised,
-        configured(cast(SparkSession, session), spec, findings),
-    ):
-        raise AssertionError("nothing may start with these")
-    first, second = raised.value.problems
-    assert (first.line, second.line) == (lines + 2, lines + 3)
-    assert first.message.endswith("should be int, but was many")
-    assert second.message.startswith("settings: spark.master is local in this session, and cannot")
-
-
-def test_a_wrong_setting_that_the_session_was_made_with_is_told_too() -> None:
-    session, findings = Session(), Findings("a.yaml")
-    session.conf.values["spark.sql.shuffle.partitions"] = "many"
-    spec = load(SMALL + SETTINGS.format("many", "local"), {}).spec
-    with pytest.raises(PipelineInvalid), configured(cast(SparkSession, session), spec, findings):
-        raise AssertionError("nothing may start with these")
-
-
-def test_a_session_that_is_of_no_use_for_a_setting_is_told_at_its_line() -> None:
-    class Broken:
-        @property
-        def conf(self) -> Conf:
-            raise ValueError("The value 'many' in spark.sql.shuffle.partitions is invalid.")
-
-    spec = load(SMALL + SETTINGS.format("many", "local"), {}).spec
-    with (
-        pytest.raises(PipelineInvalid) as raised,
-        configured(cast(SparkSession, Broken()), spec, Findings("a.yaml")),
-    ):
-        raise AssertionError("nothing may start with these")
-    [problem] = raised.value.problems
-    assert problem.line == len(SMALL.splitlines()) + 2
-
-
-def test_settings_hold_while_queries_start_and_are_as_before_afterwards() -> None:
-    session, findings = Session(), Findings("a.yaml")
-    spec = load(SMALL + SETTINGS.format("7", "local"), {}).spec
-    with configured(cast(SparkSession, session), spec, findings):
-        assert session.conf.values["spark.sql.shuffle.partitions"] == "7"
-    assert session.conf.values["spark.sql.shuffle.partitions"] == "2"
+def test_a_backfill_says_what_the_pipeline_has_written_itself(tmp_path: Path) -> None:
+    checkpoint_at(tmp_path / "delta", '{"clicks":{"0":5}}')
+    checkpoint_at(tmp_path / "merged", '{"clicks":{"0":5}}')
+    text = SMALL.replace("/data/checkpoints/clicks", str(tmp_path)) + (
+        "  - delta: {path: /data/a}\n"
+        "  - delta: {path: /data/b, upsert: {on: [id]}}\n    name: merged\n"
+    )
+    spec = load(text, {}).spec
+    _, delta, merged = spec.sinks
+    [said] = twice(spec, delta, {TopicPartition("clicks", 0): 4})
+    assert said.startswith("the pipeline itself has read clicks-0 up to offset 5")
+    assert twice(spec, delta, {TopicPartition("clicks", 0): 5}) == []
+    assert twice(spec, merged, {TopicPartition("clicks", 0): 4}) == []
