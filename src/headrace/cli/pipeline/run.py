@@ -60,7 +60,10 @@ def run(
         ),
     ] = None,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress on stderr.", show_default=False)
+        bool,
+        typer.Option(
+            "--quiet", "-q", help="Neither progress nor Spark's log on stderr.", show_default=False
+        ),
     ] = False,
 ) -> None:
     """Run a pipeline until it is stopped (Ctrl-C, SIGTERM), or with --once until it is done.
