@@ -81,7 +81,8 @@ def _opening(about: Circumstances) -> Iterator[str]:
     yield (
         "Written by `make bench`. Both brokers ran on one machine in one run with their data on "
         "the same disk; the same client (confluent-kafka, in processes of its own) drove both, in "
-        "pairs whose order turned round. A ratio is Headrace divided by Kafka, pair by pair: the "
+        "pairs whose order turned round. Headrace had its HTTP and text doors open. A ratio is "
+        "Headrace divided by Kafka, pair by pair: the "
         "median, with the lowest and the highest in brackets. Figures from another day or another "
         "machine do not compare.\n"
     )
