@@ -53,7 +53,7 @@ def test_a_flipped_bit_past_the_recovery_point_ends_the_log_there(
         assert wire.records(TOPIC) == killed.records[: place.base_offset]
         goes_on_at(wire, place.base_offset)
     assert f"cut a torn tail: segment={place.path} position={place.position}" in caplog.text
-    assert "removing a segment behind a cut" in caplog.text
+    assert "setting aside a segment behind a cut" in caplog.text
     assert verify(killed.log)[0] == 0
 
 

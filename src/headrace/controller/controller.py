@@ -11,7 +11,7 @@ and nothing more is changed until the log has been opened again.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from headrace.controller.delta import delta_of
@@ -35,8 +35,8 @@ RECORDS_PER_ROUND_MAX = 10_000
 SNAPSHOT_RECORDS_MIN = 2_000
 SNAPSHOT_BYTES_MAX = 20 << 20
 
-Listener = Callable[[Image, Image, Delta], None]
-"""Called with the old image, the new one, and what differs."""
+Listener = Callable[[Image, Image, Delta], Awaitable[None] | None]
+"""Called with the old image, the new one, and what differs; what takes long is awaited."""
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,8 @@ class Controller:
         return self._steps.state
 
     def subscribe(self, listener: Listener) -> None:
-        """Call `listener` after every change, in order; it must not block."""
+        """Call `listener` after every change, in order; it must not block. The next listener, the
+        reply and the next change wait for what it returns."""
         self._listeners.append(listener)
 
     async def start(self) -> None:
@@ -143,12 +144,15 @@ class Controller:
             self._fail(error, replies)
             return
         except asyncio.CancelledError:
-            for reply in replies:
-                reply.cancel()
+            _cancel(replies)
             raise
         done = self._steps.commit()
         if records:
-            self._tell(before, self.image, delta_of(records, before, self.image))
+            try:
+                await self._tell(before, self.image, delta_of(records, before, self.image))
+            except asyncio.CancelledError:
+                _cancel(replies)
+                raise
         for pending, reply in zip(done, replies, strict=True):
             if not reply.done():
                 reply.set_result(pending.reply)
@@ -188,10 +192,12 @@ class Controller:
             return StorageError(str(self._failure), hint="restart the broker once the disk is well")
         return StorageError("the controller is not running")
 
-    def _tell(self, old: Image, new: Image, delta: Delta) -> None:
+    async def _tell(self, old: Image, new: Image, delta: Delta) -> None:
         for listener in self._listeners:
             try:
-                listener(old, new, delta)
+                under_way = listener(old, new, delta)
+                if under_way is not None:
+                    await under_way
             except Exception:
                 # The change is committed; the other listeners must hear of it all the same.
                 logger.exception("a listener failed: offset=%d", new.offset)
@@ -210,6 +216,11 @@ class Controller:
             logger.error("snapshot failed: error=%s", error)
             if log.failed:
                 self._failure = error
+
+
+def _cancel(replies: "list[asyncio.Future[Any]]") -> None:
+    for reply in replies:
+        reply.cancel()
 
 
 def _disappoint(reply: "asyncio.Future[Any]", error: BaseException) -> None:

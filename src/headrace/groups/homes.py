@@ -113,7 +113,12 @@ class Homes:
         self._ready.pop(index, None)
         partition = self._replicas.find(OFFSETS_TOPIC, index)
         if partition is None:
-            raise ApiError(ErrorCode.NOT_COORDINATOR)
+            # One that is offline has groups and offsets that cannot be read now. Another
+            # coordinator is nowhere: the client shall ask again, and not start from nothing.
+            offline = self._replicas.is_offline(OFFSETS_TOPIC, index)
+            raise ApiError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE if offline else ErrorCode.NOT_COORDINATOR
+            )
         if partition.log.log_start_offset == partition.log.log_end_offset:
             return self._settle(index, partition, Shard())
         self._enqueue(index, first=True)

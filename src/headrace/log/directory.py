@@ -8,14 +8,19 @@
     <topic>-<n>/                       one log each
     <topic>-<n>.<id>-delete/           one on its way out
 
-`checkpoint`, `checkpoint_log_starts` and `remove_deleted` may run in a worker, also beside each
-other; the rest belongs to one thread. Creating a partition, and a truncation below what is
-checkpointed, wait for a table that is just being written.
+A partition is open (`logs`), or has a directory that nobody has opened (`partitions_on_disk`): one
+that could not be opened stays there, with all that the tables say about it, until it is opened,
+deleted or set aside. What is stray is for the metadata to say, not for this directory.
+
+`checkpoint`, `checkpoint_log_starts`, `rename_deleted` and `remove_deleted` may run in a worker,
+also beside each other; the rest belongs to one thread. Creating a partition, and a truncation below
+what is checkpointed, wait for a table that is just being written.
 """
 
 import json
 import logging
 import threading
+from collections.abc import Iterable
 
 from headrace.core.errors import StartupRefused, StorageError
 from headrace.core.files import DirectoryLock, FileSystem
@@ -72,6 +77,8 @@ class LogDirectory:
         self._log_starts = read_offsets(files, f"{path}/{LOG_STARTS}")
         names = files.list_directory(path)
         self._on_disk = {tp for name in names if (tp := parse_partition(name)) is not None}
+        # Partitions whose directories are still to be renamed, and when their files may go.
+        self._deleted: dict[TopicPartition, int] = {}
         self._parting = {f"{path}/{name}": 0 for name in names if name.endswith(DELETED_DIRECTORY)}
         # One writer of checkpoint files at a time; the tables are taken, and kept here as what
         # is on disk, inside it. A log's own lock may be held around it, never the reverse.
@@ -138,7 +145,8 @@ class LogDirectory:
 
     @property
     def partitions_on_disk(self) -> frozenset[TopicPartition]:
-        """Partitions that had a directory at the start and have not been opened or deleted."""
+        """Partitions with a directory and without an open log: not opened yet, or not to be
+        opened, or just deleted."""
         return frozenset(self._on_disk)
 
     def create(
@@ -152,15 +160,14 @@ class LogDirectory:
         if partition in self.logs:
             raise ValueError(f"{partition} is open already")
         directory = f"{self.path}/{partition}"
-        known = partition in self._on_disk
-        if known:
-            self._on_disk.discard(partition)
+        if partition in self._deleted:
+            self._rename_deleted(partition)
+        if partition in self._on_disk:
             owner = partition_metadata.load(self._files, directory)
             if owner is not None and owner != topic_id:
                 logger.warning("setting aside data of another topic id: partition=%s", partition)
                 self._part_with(partition, STRAY_DIRECTORY, None)
-                known = False
-        if not known:
+        if partition not in self._on_disk:
             self._forget(partition)
         log = PartitionLog.open(
             self._files,
@@ -174,28 +181,68 @@ class LogDirectory:
             lower_checkpoints=self._write_tables,
         )
         self.logs[partition] = log
+        # Last: until then the tables must go on saying what they say about it, and a second
+        # attempt must find what the first one found.
+        self._on_disk.discard(partition)
         return log
 
     def delete(self, partition: TopicPartition) -> None:
-        """Let go of a partition at once; its files go after `file.delete.delay.ms`.
+        """Let go of a partition at once; `rename_deleted` makes way for another of its name.
 
-        Nothing is synced: should a power cut bring the directory back, its topic id says that
-        nobody wants it any more.
+        Also of one that could not be opened.
         """
-        log = self.logs.pop(partition)
-        log.retire()
-        if self._files.exists(log.directory):
-            due_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
-            self._part_with(partition, DELETED_DIRECTORY, due_ms)
+        log = self.logs.get(partition)
+        if log is not None:
+            log.retire()
+            # A directory like any other until it has another name, if there is one.
+            self._on_disk.add(partition)
+            del self.logs[partition]
+        if partition in self._on_disk:
+            delay_ms = 0 if log is None else log.config.file_delete_delay_ms
+            self._deleted[partition] = self._clock.now_ms() + delay_ms
 
-    def set_aside_unknown(self) -> list[TopicPartition]:
-        """Rename directories that nobody opened, once everybody had the chance to."""
-        unknown = sorted(self._on_disk)
-        for partition in unknown:
+    def take_offline(self, partition: TopicPartition) -> None:
+        """Let go of a log that cannot be used; its directory stays, as if it had not been opened.
+
+        Nothing is checkpointed for it any more, so the next start looks at it again.
+        """
+        log = self.logs.get(partition)
+        if log is not None:
+            log.retire()
+            self._on_disk.add(partition)
+            del self.logs[partition]
+
+    @property
+    def has_deleted(self) -> bool:
+        return bool(self._deleted)
+
+    def rename_deleted(self, max_count: int | None = None) -> bool:
+        """Rename directories of deleted partitions; their files go after `file.delete.delay.ms`.
+
+        Nothing is synced: should a power cut bring a directory back, its topic id says that
+        nobody wants it any more. True if there are more than `max_count`.
+        """
+        for partition in list(self._deleted)[:max_count]:
+            self._rename_deleted(partition)
+        return bool(self._deleted)
+
+    def _rename_deleted(self, partition: TopicPartition) -> None:
+        due_ms = self._deleted.pop(partition)
+        try:
+            self._part_with(partition, DELETED_DIRECTORY, due_ms)
+        except OSError as error:
+            # It stays on disk under its name: the next start, or the next of its name, finds
+            # another topic id in it and sets it aside.
+            logger.error("cannot be renamed: partition=%s error=%s", partition, error)
+
+    def set_aside(self, strays: Iterable[TopicPartition]) -> None:
+        """Rename directories that, by the metadata, are none of this node's."""
+        for partition in strays:
             logger.warning("setting aside data of an unknown topic: partition=%s", partition)
-            self._part_with(partition, STRAY_DIRECTORY, None)
-        self._on_disk.clear()
-        return unknown
+            try:
+                self._part_with(partition, STRAY_DIRECTORY, None)
+            except OSError as error:
+                logger.error("cannot be set aside: partition=%s error=%s", partition, error)
 
     def _forget(self, partition: TopicPartition) -> None:
         """Take what an earlier partition of this name left in the tables out of them.
@@ -210,9 +257,13 @@ class LogDirectory:
 
     def _part_with(self, partition: TopicPartition, suffix: str, due_ms: int | None) -> None:
         name = parting_name(partition, self._randomness.uuid().hex, suffix)
-        self._files.rename(f"{self.path}/{partition}", f"{self.path}/{name}")
+        try:
+            self._files.rename(f"{self.path}/{partition}", f"{self.path}/{name}")
+        except FileNotFoundError:
+            due_ms = None  # nothing was ever written to it
         if due_ms is not None:
             self._parting[f"{self.path}/{name}"] = due_ms
+        self._on_disk.discard(partition)
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove files of deleted partitions and segments whose time has come.
@@ -244,13 +295,13 @@ class LogDirectory:
     def checkpoint(self) -> None:
         """Move the recovery points to what is flushed now; in a worker, every few seconds."""
         moved = False
-        for log in list(self.logs.values()):
+        for partition, log in list(self.logs.items()):
             if log.checkpoint_due and log.failure is None:
                 try:
                     log.checkpoint()
                     moved = True
                 except StorageError as error:
-                    if log in self.logs.values():  # not deleted meanwhile
+                    if self.logs.get(partition) is log:  # not deleted meanwhile
                         logger.error("checkpoint failed: path=%s error=%s", log.directory, error)
         if moved:
             with self._checkpointing:
@@ -330,8 +381,12 @@ class LogDirectory:
     # Leaving
 
     def close(self) -> None:
-        """Close every log; if all went well, say so for the next start."""
-        clean = True
+        """Close every log; if all went well, say so for the next start.
+
+        The mark vouches for every log, so it is not written if one was never opened or did not
+        close. That costs the others nothing: their recovery points are their ends.
+        """
+        clean = not self._on_disk
         for log in self.logs.values():
             try:
                 log.close()

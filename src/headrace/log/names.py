@@ -11,6 +11,7 @@ SNAPSHOT: Final = ".snapshot"
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
+STRAY_SEGMENT: Final = ".stray"
 SEGMENT_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX)
 
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"

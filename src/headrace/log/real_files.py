@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 from headrace.core.files import Buffer
 from headrace.log import descriptor_io
+from headrace.log.open_files import OpenFiles
 
 OPEN_FILES_MAX_DEFAULT = 512
 # Looking further for a clean file costs more than it is worth where nobody syncs.
@@ -161,7 +162,7 @@ class RealFileSystem:
     def __init__(self, open_files_max: int = OPEN_FILES_MAX_DEFAULT) -> None:
         self._open_files_max = open_files_max
         self._lock = threading.Lock()
-        self._by_path: dict[str, tuple[RealFile, ...]] = {}
+        self._open_files: OpenFiles[RealFile] = OpenFiles()
         # Files with a descriptor, oldest first; a second chance for those used since last seen.
         self._cached: dict[RealFile, None] = {}
 
@@ -174,7 +175,7 @@ class RealFileSystem:
         file = RealFile(self, path)
         with self._lock:
             self._open_descriptor(file, create=create)
-            self._by_path[path] = (*self._by_path.get(path, ()), file)
+            self._open_files.add(file)
             self._evict()
         return file
 
@@ -213,9 +214,9 @@ class RealFileSystem:
             for file in replaced:
                 self._forget(file)
             for file in moving:
-                self._unregister(file)
+                self._open_files.discard(file)
                 file.path = new + file.path[len(old) :]
-                self._by_path[file.path] = (*self._by_path.get(file.path, ()), file)
+                self._open_files.add(file)
 
     def remove(self, path: str) -> None:
         if os.path.isdir(path):
@@ -249,9 +250,8 @@ class RealFileSystem:
     def close(self) -> None:
         """Close every descriptor; for a node that stops or is dropped without stopping."""
         with self._lock:
-            for files in list(self._by_path.values()):
-                for file in files:
-                    self._forget(file)
+            for file in self._open_files.all():
+                self._forget(file)
 
     def _borrow(self, file: RealFile) -> int:
         with self._lock:
@@ -327,26 +327,13 @@ class RealFileSystem:
 
     def _forget(self, file: RealFile) -> None:
         """Let go of a closed or removed file; a call still using it may finish."""
-        self._unregister(file)
+        self._open_files.discard(file)
         file._closed = True
         if not file._users:
             self._close_descriptor(file)
 
-    def _unregister(self, file: RealFile) -> None:
-        others = tuple(other for other in self._by_path.get(file.path, ()) if other is not file)
-        if others:
-            self._by_path[file.path] = others
-        else:
-            self._by_path.pop(file.path, None)
-
     def _files_at(self, path: str) -> tuple[RealFile, ...]:
         """The open files of this name, or below it if it is a directory."""
-        if not os.path.isdir(path):
-            return self._by_path.get(path, ())
-        prefix = path + "/"
-        return tuple(
-            file
-            for name, files in self._by_path.items()
-            if name.startswith(prefix)
-            for file in files
-        )
+        if os.path.isdir(path):
+            return self._open_files.below(path)
+        return self._open_files.at(path)

@@ -3,7 +3,8 @@
     clean     file names, one size per segment, and the few batches behind the last index entry
     crash     every batch past the recovery point: length, magic, CRC, offsets and epochs that
               do not go back. The first one that is not right ends the log: the rest is a torn
-              write, or was never acknowledged as flushed.
+              write, or was never acknowledged as flushed. Whole segments behind it are set
+              aside (`.stray`), never removed: what they hold may be wanted.
 
 What lies before the recovery point was synced and is trusted; its indexes too, as far as their
 entries agree with the batches they point to.
@@ -26,6 +27,7 @@ from headrace.log.names import (
     INDEX,
     LOG,
     SNAPSHOT,
+    STRAY_SEGMENT,
     TIME_INDEX,
     parse_offset,
 )
@@ -76,18 +78,36 @@ def open_segments(
     # Each ends where the next begins; where the last one ends is yet to be found.
     for base, following in zip(bases, [*bases[1:], bases[-1]], strict=True):
         opened.segments.append(Segment.existing(files, directory, base, following))
+    try:
+        _check(files, directory, config, opened, recovery_point, clean=clean)
+    except BaseException:
+        # Nobody will use them; the next attempt opens its own.
+        for segment in opened.segments:
+            segment.close()
+        raise
+    return opened
+
+
+def _check(
+    files: FileSystem,
+    directory: str,
+    config: LogConfig,
+    opened: Opened,
+    recovery_point: int | None,
+    *,
+    clean: bool,
+) -> None:
     if clean:
         try:
             opened.segments[-1].resume(config.index_interval_bytes)
             opened.intact = True
-            return opened
+            return
         except CorruptBatch as error:
             logger.warning(
                 "a cleanly closed log does not end well: directory=%s error=%s", directory, error
             )
             recovery_point = min(recovery_point or 0, opened.segments[-1].base_offset)
     _Recovery(files, directory, config, opened, recovery_point).run()
-    return opened
 
 
 def _sort_names(files: FileSystem, directory: str) -> tuple[list[Offset], list[Offset]]:
@@ -231,15 +251,34 @@ class _Recovery:
         return following > self.point and following != self.segments[number].next_offset
 
     def _drop_after(self, number: int) -> None:
-        """Remove the segments behind one whose tail was cut: their offsets no longer connect."""
+        """End the log here: the offsets of the segments behind it no longer connect.
+
+        They are set aside and not removed: that they follow a cut says nothing against what is in
+        them, and were the recovery point wrong, they would be all that is left.
+        """
         for segment in self.segments[number + 1 :]:
-            logger.warning(
-                "removing a segment behind a cut: segment=%s bytes=%d", segment.path(), segment.size
-            )
+            if segment.size:
+                suffix = self._free_suffix(segment)
+                logger.warning(
+                    "setting aside a segment behind a cut: segment=%s bytes=%d renamed_to=%s",
+                    segment.path(),
+                    segment.size,
+                    segment.path() + suffix,
+                )
+                segment.rename(suffix)
+            else:
+                for path in segment.rename(DELETED):
+                    self.files.remove(path)
             segment.close()
-            for path in segment.rename(DELETED):
-                self.files.remove(path)
         del self.segments[number + 1 :]
+
+    def _free_suffix(self, segment: Segment) -> str:
+        """One that no earlier recovery has given to a segment of this name."""
+        suffix, count = STRAY_SEGMENT, 1
+        while self.files.exists(segment.path() + suffix):
+            count += 1
+            suffix = f"{STRAY_SEGMENT}-{count}"
+        return suffix
 
     def _scan(self, segment: Segment, position: int, size: int) -> int:
         """Take note of every good batch from `position` on; return where the last one ends."""

@@ -58,7 +58,8 @@ class Cleaning:
 
     async def clean_all(self) -> None:
         """Compact until no log is worth it."""
-        self._checkpoint.retain(self._replicas.directory.logs)
+        directory = self._replicas.directory
+        self._checkpoint.retain((*directory.logs, *directory.partitions_on_disk))
         tried: set[Partition] = set()
         while (job := self._most_urgent(tried)) is not None:
             tried.add(job.partition)
@@ -76,20 +77,30 @@ class Cleaning:
         for partition in self._replicas:
             if partition in tried or "compact" not in partition.log.config.cleanup_policy:
                 continue
-            log = partition.log
-            log.roll_if_due(now_ms)
-            plan = plan_compaction(
-                log.segment_facts,
-                log.config,
-                first_dirty_offset=self._checkpoint.first_dirty_offset(
-                    partition.id, log.log_start_offset, log.log_end_offset
-                ),
-                first_unstable_offset=log.compactable_offset(partition.last_stable_offset),
-                now_ms=now_ms,
-            )
+            try:
+                plan = self._plan(partition, now_ms)
+            except (HeadraceError, OSError) as error:
+                # Not looked at again in this round; the others are.
+                tried.add(partition)
+                self.counts.failures += 1
+                logger.error("compaction failed: partition=%s error=%s", partition.id, error)
+                continue
             if plan is not None:
                 jobs.append(Job(partition, plan))
         return max(jobs, key=lambda job: job.urgency, default=None)
+
+    def _plan(self, partition: Partition, now_ms: int) -> CompactionPlan | None:
+        log = partition.log
+        log.roll_if_due(now_ms)
+        return plan_compaction(
+            log.segment_facts,
+            log.config,
+            first_dirty_offset=self._checkpoint.first_dirty_offset(
+                partition.id, log.log_start_offset, log.log_end_offset
+            ),
+            first_unstable_offset=log.compactable_offset(partition.last_stable_offset),
+            now_ms=now_ms,
+        )
 
     async def _clean(self, job: Job) -> None:
         partition, plan = job

@@ -132,7 +132,11 @@ class Housekeeping:
         for partition in [each for each in self._replicas if each.log.flush_due(now_ms)]:
             # One whose disk has failed says so to its writers; the others go on.
             if partition.log.failure is None:
-                await self._executor.run(partition.log.flush)
+                try:
+                    await self._executor.run(partition.log.flush)
+                except HeadraceError as error:
+                    if not partition.retired:
+                        self._report(f"flush of {partition.id}", error)
 
 
 def _delete_expired(partition: Partition, now_ms: int) -> list[tuple[str, str]]:

@@ -76,6 +76,8 @@ def _flush_all(marked: list[tuple[Partition, int]]) -> list[FlushResult]:
 
 def _tell(result: FlushResult) -> None:
     partition, appended_bytes, outcome = result
+    if isinstance(outcome, Exception) and partition.retired:
+        return  # deleted meanwhile: whoever waited has been told
     if isinstance(outcome, Exception):
         logger.error(
             "flush failed: partition=%s error=%s",

@@ -1,18 +1,36 @@
 """All partitions of this node, kept in step with the metadata image.
 
 The image says what should exist; this makes the logs agree: opens what is new, retires what is
-gone, hands changed configs to the logs. It runs where the image is applied, so whoever sees
-the new image finds its partitions ready.
+gone, hands changed configs to the logs. It runs where the image is applied, so whoever sees the
+new image finds its partitions ready, or, where there are many, is told to try again.
+
+    online    its log is open
+    offline   the image wants it here and its log could not be opened: every request is answered
+              with KAFKA_STORAGE_ERROR, nothing on disk is touched, the next start tries again
+    absent    the image does not want it here; only then may data on disk be called stray
+
+Other clients wait while the event loop is here, so lists of partitions are worked off in slices
+and the disk is left to a worker.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
 from weakref import WeakValueDictionary
 
-from headrace.controller.image import ConfigResource, Delta, Image, ResourceType, Topic
+from headrace.controller.image import (
+    ConfigResource,
+    Delta,
+    Image,
+    PartitionRegistration,
+    ResourceType,
+    Topic,
+)
 from headrace.core.broker_configs import BrokerConfig
-from headrace.core.errors import HeadraceError
-from headrace.core.ids import LeaderEpoch, NodeId, TopicPartition
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.core.ids import LeaderEpoch, NodeId, TopicId, TopicPartition
 from headrace.core.seams import Executor
 from headrace.core.topic_configs import TopicConfig
 from headrace.log.directory import LogDirectory
@@ -22,6 +40,11 @@ from headrace.replication.settings import TopicSettings
 logger = logging.getLogger(__name__)
 
 Overrides = tuple[tuple[str, str], ...]
+
+# Partitions per turn of the event loop: some milliseconds where each of them is created.
+SLICE: Final = 50
+# Directories renamed per call of a worker, so that a flush finds a free one soon.
+RENAMED_AT_ONCE: Final = 200
 
 
 class Replicas:
@@ -43,6 +66,9 @@ class Replicas:
         self.config = config
         self._on_dirty = on_dirty
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._offline: dict[TopicPartition, TopicId] = {}
+        self._image = Image("")
+        self._steps = 0
         self._settings: WeakValueDictionary[Overrides, TopicSettings] = WeakValueDictionary()
 
     async def checkpoint_log_starts(self) -> None:
@@ -52,6 +78,26 @@ class Replicas:
     def find(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))
 
+    def require(self, topic: str, index: int) -> Partition:
+        """Like `find`; raises what a client has to be told where there is none."""
+        partition = self._partitions.get((topic, index))
+        if partition is not None:
+            return partition
+        if (topic, index) in self._offline:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+        if self._image.partition(topic, index) is not None:
+            # Not yet, or no longer: the client shall look again.
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    @property
+    def offline(self) -> tuple[TopicPartition, ...]:
+        """Partitions whose logs could not be opened."""
+        return tuple(self._offline)
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        return bool(self._offline) and (topic, index) in self._offline
+
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
 
@@ -60,27 +106,54 @@ class Replicas:
 
     def load(self, image: Image) -> None:
         """Open every partition of the image; what lies on disk beyond it is left-over."""
+        self._image = image
         self._take_broker_configs(image)
-        for name in image.topics:
-            self._follow_topic(image, name)
-        self.directory.set_aside_unknown()
+        for topic in image.topics.values():
+            settings = self._settings_of(image, topic.name)
+            for index, registration in self._ours(topic):
+                self._lead(topic, index, registration, settings)
+        wanted = self._assigned
+        self.directory.set_aside(
+            partition
+            for partition in sorted(self.directory.partitions_on_disk)
+            if not wanted(image, partition)
+        )
 
-    def follow(self, before: Image, image: Image, delta: Delta) -> None:
+    async def follow(self, before: Image, image: Image, delta: Delta) -> None:
         """Bring the partitions from one image to the next."""
+        self._image = image
         broker_configs = {
             ConfigResource(ResourceType.BROKER, ""),
             ConfigResource(ResourceType.BROKER, str(self._node_id)),
         }
         if not broker_configs.isdisjoint(delta.configs):
             self._take_broker_configs(image)
-            for partition in self._partitions.values():
+            for partition in list(self._partitions.values()):
                 self._apply_settings(image, partition)
-        for name in sorted(delta.topics):
-            self._follow_topic(image, name)
+                await self._pause()
+        names = sorted(delta.topics)
+        # First what is gone, so that its directories have made way for what is new.
+        for name in names:
+            await self._retire_all(before.topics.get(name), image.topics.get(name))
+        while await self._rename_some():
+            pass
+        for name in names:
+            topic = image.topics.get(name)
+            if topic is not None:
+                settings = self._settings_of(image, name)
+                for index, registration in self._ours(topic):
+                    self._lead(topic, index, registration, settings)
+                    await self._pause()
             _tell(before, image, name)
         for resource in sorted(delta.configs):
             if resource.type is ResourceType.TOPIC:
-                self._follow_configs(image, resource.name)
+                await self._follow_configs(image, resource.name)
+
+    async def _pause(self) -> None:
+        """Let others have their turn after every so many partitions."""
+        self._steps += 1
+        if self._steps % SLICE == 0:
+            await asyncio.sleep(0)
 
     def _take_broker_configs(self, image: Image) -> None:
         self._settings.clear()
@@ -88,43 +161,35 @@ class Replicas:
             image.broker_configs(None), image.broker_configs(self._node_id)
         )
 
-    def _follow_topic(self, image: Image, name: str) -> None:
-        """One topic whose disk fails must not keep the others from being followed."""
-        try:
-            self._bring_up_to(image, name)
-        except (HeadraceError, OSError) as error:
-            logger.error(
-                "a topic could not be brought up to its metadata: topic=%s error=%s", name, error
-            )
-
-    def _bring_up_to(self, image: Image, name: str) -> None:
-        topic = image.topics.get(name)
-        index = 0
-        while (partition := self._partitions.get((name, index))) is not None:
-            if topic is None or partition.topic_id != topic.id:
-                self._retire(partition)
-            index += 1
-        if topic is not None:
-            self._lead(image, topic)
-
-    def _lead(self, image: Image, topic: Topic) -> None:
-        settings = self._settings_of(image, topic.name)
+    def _ours(self, topic: Topic) -> Iterator[tuple[int, PartitionRegistration]]:
         for index, registration in enumerate(topic.partitions):
-            if self._node_id not in registration.replicas:
-                continue
-            partition = self._partitions.get((topic.name, index))
+            if self._node_id in registration.replicas:
+                yield index, registration
+
+    def _assigned(self, image: Image, partition: TopicPartition) -> bool:
+        registration = image.partition(partition.topic, partition.partition)
+        return registration is not None and self._node_id in registration.replicas
+
+    def _lead(
+        self,
+        topic: Topic,
+        index: int,
+        registration: PartitionRegistration,
+        settings: TopicSettings,
+    ) -> None:
+        """Open a partition if it is new, and take over what the image says about it.
+
+        One that fails is offline, and costs its neighbours nothing.
+        """
+        key = TopicPartition(topic.name, index)
+        if key in self._offline:
+            return
+        partition = self._partitions.get(key)
+        try:
             if partition is None:
-                log = self.directory.create(
-                    TopicPartition(topic.name, index), topic.id, settings.log
-                )
-                partition = Partition(
-                    TopicPartition(topic.name, index),
-                    topic.id,
-                    log,
-                    settings,
-                    on_dirty=self._on_dirty,
-                )
-                self._partitions[topic.name, index] = partition
+                log = self.directory.create(key, topic.id, settings.log)
+                partition = Partition(key, topic.id, log, settings, on_dirty=self._on_dirty)
+                self._partitions[key] = partition
             partition.lead(
                 registration.leader,
                 LeaderEpoch(registration.leader_epoch),
@@ -132,18 +197,52 @@ class Replicas:
                 tuple(map(NodeId, registration.replicas)),
                 tuple(map(NodeId, registration.isr)),
             )
+        except Exception as error:
+            logger.error(
+                "partition is offline until the next start: partition=%s error=%s",
+                key,
+                error,
+                # Whatever else it may be is a mistake of ours and shown whole.
+                exc_info=None if isinstance(error, HeadraceError | OSError) else error,
+            )
+            self._take_offline(key, topic.id)
 
-    def _retire(self, partition: Partition) -> None:
-        del self._partitions[partition.id]
-        partition.retire()
-        self.directory.delete(partition.id)
+    def _take_offline(self, key: TopicPartition, topic_id: TopicId) -> None:
+        self._offline[key] = topic_id
+        partition = self._partitions.pop(key, None)
+        if partition is not None:
+            partition.retired = True
+            partition.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
+            self.directory.take_offline(key)
 
-    def _follow_configs(self, image: Image, name: str) -> None:
+    async def _retire_all(self, old: Topic | None, new: Topic | None) -> None:
+        """Let go of a deleted topic's partitions; their directories are renamed later."""
+        if old is None or (new is not None and new.id == old.id):
+            return
+        for index in range(len(old.partitions)):
+            key = TopicPartition(old.name, index)
+            partition = self._partitions.get(key)
+            if partition is not None and partition.topic_id == old.id:
+                del self._partitions[key]
+                partition.retire()
+                self.directory.delete(key)
+            elif self._offline.get(key) == old.id:
+                del self._offline[key]
+                self.directory.delete(key)
+            await self._pause()
+
+    async def _rename_some(self) -> bool:
+        if not self.directory.has_deleted:
+            return False
+        return await self._executor.run(partial(self.directory.rename_deleted, RENAMED_AT_ONCE))
+
+    async def _follow_configs(self, image: Image, name: str) -> None:
         topic = image.topics.get(name)
         for index in range(len(topic.partitions) if topic is not None else 0):
             partition = self._partitions.get((name, index))
             if partition is not None:
                 self._apply_settings(image, partition)
+            await self._pause()
 
     def _apply_settings(self, image: Image, partition: Partition) -> None:
         partition.settings = self._settings_of(image, partition.id.topic)

@@ -140,6 +140,7 @@ def test_a_deleted_partition_is_renamed_at_once_and_removed_later() -> None:
     log = directory.create(ORDERS, TOPIC_ID, CONFIG)
     fill(log, 3)
     directory.delete(ORDERS)
+    directory.rename_deleted()
     (renamed,) = [n for n in disk.list_directory("/data") if n.endswith("-delete")]
     assert renamed.startswith("orders-0.")
     with pytest.raises(StorageError):
@@ -159,6 +160,7 @@ def test_what_cannot_be_removed_keeps_nothing_else_and_is_tried_again() -> None:
         fill(directory.create(partition, TOPIC_ID, small), 10)
     directory.delete(ORDERS)
     directory.delete(other)
+    directory.rename_deleted()
     fourth = directory.create(TopicPartition("fourth", 0), TOPIC_ID, small)
     fill(fourth, 10)
     for log in (directory.logs[third], fourth):
@@ -189,6 +191,7 @@ def test_a_deleted_partition_is_removed_by_the_next_start_if_not_before() -> Non
     directory = open_directory(disk)
     fill(directory.create(ORDERS, TOPIC_ID, CONFIG), 3)
     directory.delete(ORDERS)
+    directory.rename_deleted()
     again = open_directory(disk.after_kill())
     assert again.partitions_on_disk == frozenset()
     again.remove_deleted(START_MS)
@@ -202,6 +205,7 @@ def test_a_topic_with_the_longest_name_can_be_deleted() -> None:
     longest = TopicPartition("t" * 249, 0)
     fill(directory.create(longest, TOPIC_ID, CONFIG), 1)
     directory.delete(longest)
+    directory.rename_deleted()
     assert all(len(name) <= 255 for name in disk.list_directory("/data"))
 
 
@@ -226,13 +230,15 @@ def test_a_topic_created_again_begins_empty(restart: bool) -> None:
     assert (log.log_start_offset, log.log_end_offset) == (0, 2)
 
 
-def test_data_of_unknown_topics_is_set_aside() -> None:
+def test_data_that_is_said_to_be_stray_is_set_aside() -> None:
     disk = simulated_disk()
     directory = open_directory(disk)
     fill(directory.create(ORDERS, TOPIC_ID, CONFIG), 3)
     directory.close()
     disk = disk.after_kill()
-    assert open_directory(disk).set_aside_unknown() == [ORDERS]
+    again = open_directory(disk)
+    again.set_aside([ORDERS])
+    assert again.partitions_on_disk == frozenset()
     (stray,) = [n for n in disk.list_directory("/data") if n.endswith("-stray")]
     assert disk.exists(f"/data/{stray}/00000000000000000000.log")
 

@@ -48,6 +48,7 @@ class FakePartition:
         self.id = "t-0"
         self.log = FakeLog()
         self.appended_bytes = 0
+        self.retired = False
         self.told: list[object] = []
 
     def flushed(self, offset: Offset, appended_bytes: int) -> None:

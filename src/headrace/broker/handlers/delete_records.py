@@ -74,9 +74,7 @@ def _delete(
     try:
         if not ctx.allows(Operation.DELETE, ResourceType.TOPIC, topic):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        partition = ctx.services.replicas.find(topic, wanted.partition_index)
-        if partition is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition = ctx.services.replicas.require(topic, wanted.partition_index)
         answer.low_watermark = partition.delete_records_before(
             partition.high_watermark
             if wanted.offset == UP_TO_HIGH_WATERMARK

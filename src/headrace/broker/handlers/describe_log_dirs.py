@@ -3,6 +3,7 @@
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ErrorCode
+from headrace.core.ids import TopicPartition
 from headrace.protocol.message import Message
 from headrace.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -40,16 +41,32 @@ def describe_log_dirs(
             )
         )
     total, usable = replicas.directory.space()
-    return DescribeLogDirsResponse(
-        results=[
-            DescribeLogDirsResult(
-                log_dir=replicas.directory.path,
-                topics=list(topics.values()),
-                total_bytes=total,
-                usable_bytes=usable,
-            )
-        ]
-    )
+    results = [
+        DescribeLogDirsResult(
+            log_dir=replicas.directory.path,
+            topics=list(topics.values()),
+            total_bytes=total,
+            usable_bytes=usable,
+        )
+    ]
+    # The answer has a code per directory only: what is offline is named by its own.
+    results += [
+        DescribeLogDirsResult(
+            error_code=ErrorCode.KAFKA_STORAGE_ERROR,
+            log_dir=f"{replicas.directory.path}/{partition}",
+            topics=[],
+        )
+        for partition in _offline(ctx, request)
+    ]
+    return DescribeLogDirsResponse(results=results)
+
+
+def _offline(ctx: RequestContext, request: DescribeLogDirsRequest) -> list[TopicPartition]:
+    offline = ctx.services.replicas.offline
+    if request.topics is None:
+        return list(offline)
+    asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return [partition for partition in offline if partition in asked]
 
 
 def _asked(ctx: RequestContext, request: DescribeLogDirsRequest) -> list[Partition]:

@@ -3,7 +3,7 @@
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.controller.names import name_problem
-from headrace.core.errors import ErrorCode
+from headrace.core.errors import ApiError, ErrorCode
 from headrace.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -35,14 +35,15 @@ def _answer(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
     if not ctx.allows(Operation.READ, ResourceType.TOPIC, topic):
         answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return answer
-    partition = ctx.services.replicas.find(topic, index)
-    if partition is None:
+    try:
+        partition = ctx.services.replicas.require(topic, index)
+    except ApiError as error:
         problem = name_problem(topic)
         if problem is not None:
             answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
             answer.error_message = problem
             return answer
-        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_code = error.code
         if topic not in ctx.services.controller.image.topics:
             answer.error_message = "This server does not host this topic-partition."
         return answer

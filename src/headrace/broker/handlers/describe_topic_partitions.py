@@ -81,6 +81,7 @@ def _unknown(name: str, code: ErrorCode, operations: int) -> DescribeTopicPartit
 def _describe(
     ctx: RequestContext, topic: Topic, first: int, stop: int
 ) -> DescribeTopicPartitionsResponseTopic:
+    services = ctx.services
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
@@ -95,7 +96,9 @@ def _describe(
                 # Lists and not null: Java's admin client reads them unasked.
                 eligible_leader_replicas=list(partition.elr),
                 last_known_elr=list(partition.last_known_elr),
-                offline_replicas=[],
+                offline_replicas=(
+                    [services.node_id] if services.replicas.is_offline(topic.name, index) else []
+                ),
             )
             for index, partition in enumerate(topic.partitions[first:stop], first)
         ],

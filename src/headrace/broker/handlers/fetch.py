@@ -151,10 +151,7 @@ def _find(ctx: RequestContext, wanted: WantedPartition) -> Partition:
         name = wanted.name_seen = topic.name
     if not ctx.allows(Operation.READ, ResourceType.TOPIC, name):
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    partition = ctx.services.replicas.find(name, key.partition)
-    if partition is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return partition
+    return ctx.services.replicas.require(name, key.partition)
 
 
 def _read_partition(

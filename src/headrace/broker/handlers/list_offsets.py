@@ -78,9 +78,7 @@ def _answer(
     timestamp = wanted.timestamp
     if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _SINCE.get(timestamp, 0):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-    partition = ctx.services.replicas.find(topic, wanted.partition_index)
-    if partition is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    partition = ctx.services.replicas.require(topic, wanted.partition_index)
     partition.check_epoch(wanted.current_leader_epoch)
     log = partition.log
     end = (

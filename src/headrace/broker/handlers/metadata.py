@@ -129,6 +129,7 @@ def _refused(
 
 
 def _describe(ctx: RequestContext, request: MetadataRequest, topic: Topic) -> MetadataResponseTopic:
+    services = ctx.services
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -142,7 +143,9 @@ def _describe(ctx: RequestContext, request: MetadataRequest, topic: Topic) -> Me
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
-                offline_replicas=[],
+                offline_replicas=(
+                    [services.node_id] if services.replicas.is_offline(topic.name, index) else []
+                ),
             )
             for index, partition in enumerate(topic.partitions)
         ],

@@ -35,9 +35,7 @@ def _answer(ctx: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -
     try:
         if not ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        partition = ctx.services.replicas.find(topic, wanted.partition)
-        if partition is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition = ctx.services.replicas.require(topic, wanted.partition)
         partition.check_epoch(wanted.current_leader_epoch)
         answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(
             LeaderEpoch(wanted.leader_epoch)

@@ -10,7 +10,7 @@ from typing import cast
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.controller.names import COORDINATOR_TOPICS
-from headrace.core.errors import ErrorCode, HeadraceError, InvalidRecord
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError, InvalidRecord
 from headrace.core.files import Buffer
 from headrace.core.ids import Offset
 from headrace.protocol.messages.produce import (
@@ -64,9 +64,10 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | N
             if refused:
                 failed = True
                 continue
-            partition = ctx.services.replicas.find(name, data.index)
-            if partition is None:
-                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            try:
+                partition = ctx.services.replicas.require(name, data.index)
+            except ApiError as error:
+                answer.error_code = error.code
                 failed = True
                 continue
             end = _append(ctx, request, partition, data.records, answer)
