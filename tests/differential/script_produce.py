@@ -136,7 +136,7 @@ def produce_within_the_limits_of_a_topic(peer: Peer) -> None:
             ("too old", "produce-early", early, Batch(values(2)), -1),
             ("too new", "produce-late", late, future, -1),
             ("stamped by the broker", "produce-stamped", stamped, Batch(values(2)), -1),
-            ("not enough replicas", "produce-in-sync", in_sync, Batch(), -1),
+            ("fewer replicas than must be in sync", "produce-in-sync", in_sync, Batch(), -1),
             ("enough for acks 1", "produce-loosely", loosely, Batch(), 1),
         ):
             request = produce_request(version, topic, topic_id, {0: batch.encode()}, acks)

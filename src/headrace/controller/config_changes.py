@@ -158,12 +158,10 @@ def _operate(change: ConfigOperation, resource: ConfigResource, values: dict[str
     elif change.operation in (Operation.APPEND, Operation.SUBTRACT):
         operation = Operation(change.operation)
         items = _list_items(operation, resource, change.name, values.get(change.name))
-        for item in change.value.split(","):
-            if operation is Operation.SUBTRACT and item in items:
-                items.remove(item)
-            elif operation is Operation.APPEND and item not in items:
-                items.append(item)
-        values[change.name] = ",".join(items)
+        named = change.value.split(",")
+        values[change.name] = ",".join(
+            _without(items, named) if operation is Operation.SUBTRACT else _with(items, named)
+        )
     else:
         raise _bad_request(f"Unknown operations type {change.operation}")
 
@@ -222,3 +220,21 @@ def _check_broker(name: str, values: Values, current: Values, rules: Rules) -> N
 
 def _bad_request(message: str) -> ApiError:
     return ApiError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _with(items: list[str], added: list[str]) -> list[str]:
+    """Each new one once, behind those that are there."""
+    known = set(items)
+    return items + [item for item in dict.fromkeys(added) if item not in known]
+
+
+def _without(items: list[str], removed: list[str]) -> list[str]:
+    """For each one named, its first occurrence goes."""
+    to_go = Counter(removed)
+    kept = []
+    for item in items:
+        if to_go[item]:
+            to_go[item] -= 1
+        else:
+            kept.append(item)
+    return kept

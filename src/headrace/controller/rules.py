@@ -13,6 +13,9 @@ RECORDS_PER_COMMAND_MAX = 10_000
 
 PRODUCER_IDS_PER_BLOCK = 1_000
 
+# A string on the wire has two bytes for its length, and a character up to four of UTF-8.
+MESSAGE_CHARACTERS_MAX = 4_000
+
 
 class Rules:
     """The static side of every decision; one per controller."""
@@ -35,5 +38,13 @@ class Rules:
 
 
 def message_of(refusal: ApiError) -> str | None:
-    """The words to send with a refusal; null, as Kafka has it, where the code says it all."""
-    return None if refusal.message == refusal.code.name else refusal.message
+    """The words to send with a refusal; null, as Kafka has it, where the code says it all.
+
+    Not more of them than an answer can carry: a refusal may name every key that a client sent.
+    """
+    message = refusal.message
+    if message == refusal.code.name:
+        return None
+    if len(message) > MESSAGE_CHARACTERS_MAX:
+        return f"{message[:MESSAGE_CHARACTERS_MAX]}... ({len(message)} characters)"
+    return message

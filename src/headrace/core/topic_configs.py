@@ -175,7 +175,8 @@ class TopicConfig:
         1,
         Range(1),
         synonyms=["min.insync.replicas"],
-        doc="In-sync replicas without which a write with acks=all is refused.",
+        doc="In-sync replicas without which a write with acks=all is refused; counted up to the"
+        " number of replicas that a topic has.",
         crash="With 1, an acknowledged record may live on one disk only.",
     )
     preallocate: bool = key(

@@ -94,4 +94,5 @@ class ProducerHistory:
             path = snapshot_path(self._directory, offset)
             if self._files.exists(path):
                 self._files.remove(path)
-        self.snapshots = tuple(s for s in self.snapshots if s not in offsets)
+        gone = set(offsets)
+        self.snapshots = tuple(s for s in self.snapshots if s not in gone)

@@ -91,13 +91,14 @@ class Segments:
         """Take segments out and rename their files; the files themselves go at `due_ms`."""
         # First, so that one that cannot be renamed is still known and can be dropped again.
         self._doom(doomed, due_ms)
-        self._set(tuple(segment for segment in self.all if segment not in doomed))
+        gone = set(doomed)
+        self._set(tuple(segment for segment in self.all if segment not in gone))
 
     def replace(
         self, renamed: Sequence[tuple[Segment, list[str]]], better: Segment, due_ms: int
     ) -> None:
         """Put `better` in the place of segments whose files are out of the way already."""
-        gone = [segment for segment, _ in renamed]
+        gone = {segment for segment, _ in renamed}
         kept = [segment for segment in self.all if segment not in gone]
         self._set(tuple(sorted((*kept, better), key=_base_offset)))
         self._doomed = [*(self._doomed or ()), *(Doomed(due_ms, s, paths) for s, paths in renamed)]
@@ -119,9 +120,11 @@ class Segments:
 
     def take_doomed(self, now_ms: int | None = None) -> list[Doomed]:
         """Segments whose time has come (all, without a time); the caller removes their files."""
-        doomed = self._doomed or []
-        due = [each for each in doomed if now_ms is None or each.due_ms <= now_ms]
-        self._doomed = [each for each in doomed if each not in due] or None
+        due: list[Doomed] = []
+        later: list[Doomed] = []
+        for each in self._doomed or ():
+            (due if now_ms is None or each.due_ms <= now_ms else later).append(each)
+        self._doomed = later or None
         return due
 
     def give_back(self, doomed: Sequence[Doomed]) -> None:

@@ -137,7 +137,7 @@ class Partition:
         self, batches: Sequence[tuple[int, BatchHeader]], buffer: memoryview, acks: int
     ) -> AppendInfo:
         if acks == -1 and len(self.isr) < self.settings.min_insync_replicas:
-            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
+            self._require_in_sync()
         info = self.log.append(batches, buffer, self.leader_epoch)
         if info.duplicate:
             return info
@@ -147,6 +147,12 @@ class Partition:
         else:
             self._on_dirty(self)
         return info
+
+    def _require_in_sync(self) -> None:
+        # As Kafka, which lowers the setting to the number of replicas: a topic with one replica
+        # takes what a topic with three refuses as long as two of them are away.
+        if len(self.isr) < min(self.settings.min_insync_replicas, len(self.replicas)):
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def flushed(self, offset: Offset, appended_bytes: int) -> None:
         """Everything below `offset` is on this node's disk; at least `appended_bytes` of it."""

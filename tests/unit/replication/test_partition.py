@@ -156,11 +156,20 @@ def test_visible_bytes_count_what_waiting_fetches_could_get(
 
 def test_too_few_replicas_in_sync_refuse_acks_all_only(make: Callable[..., Partition]) -> None:
     partition = make(min_insync_replicas="2")
+    partition.lead(NodeId(0), LeaderEpoch(1), 0, [NodeId(0), NodeId(1), NodeId(2)], [NodeId(0)])
     with pytest.raises(ApiError) as refused:
         produce(partition)
     assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
     assert partition.log.log_end_offset == 0
     produce(partition, acks=1)
+    assert partition.log.log_end_offset == 1
+
+
+def test_a_topic_with_one_replica_is_not_asked_for_two_in_sync(
+    make: Callable[..., Partition],
+) -> None:
+    partition = make(min_insync_replicas="2")
+    produce(partition)
     assert partition.log.log_end_offset == 1
 
 

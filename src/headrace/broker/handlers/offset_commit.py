@@ -74,11 +74,14 @@ def _accept(
     count = 0
     if found is not None:
         count, topic.topic_id = len(found.partitions), found.id
-    missing = [each for each in topic.partitions if not 0 <= each.partition_index < count]
+    present: list[OffsetCommitRequestPartition] = []
+    missing: list[OffsetCommitRequestPartition] = []
+    for each in topic.partitions:
+        (present if 0 <= each.partition_index < count else missing).append(each)
     if missing:
         refused.append(_answer(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        topic.partitions = [each for each in topic.partitions if each not in missing]
-    return topic if topic.partitions else None
+    topic.partitions = present
+    return topic if present else None
 
 
 def _answer(

@@ -32,12 +32,15 @@ def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDe
             continue
         found = ctx.services.controller.image.topics.get(topic.name)
         count = 0 if found is None else len(found.partitions)
-        missing = [each for each in topic.partitions if not 0 <= each.partition_index < count]
+        present: list[OffsetDeleteRequestPartition] = []
+        missing: list[OffsetDeleteRequestPartition] = []
+        for each in topic.partitions:
+            (present if 0 <= each.partition_index < count else missing).append(each)
         if missing:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refused[topic.name] = _answer(topic, missing, code)
-            topic.partitions = [each for each in topic.partitions if each not in missing]
-        if topic.partitions:
+        if present:
+            topic.partitions = present
             good.append(topic)
     if request.topics and not good:
         return OffsetDeleteResponse(topics=list(refused.values()))

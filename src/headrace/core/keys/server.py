@@ -69,7 +69,8 @@ class ServerKeys:
         1,
         Range(1),
         update=_CLUSTER_WIDE,
-        doc="In-sync replicas without which a write with acks=all is refused.",
+        doc="In-sync replicas without which a write with acks=all is refused; counted up to the"
+        " number of replicas that a topic has.",
         crash="With 1, an acknowledged record may live on one disk only.",
     )
     unclean_leader_election_enable: bool = key(

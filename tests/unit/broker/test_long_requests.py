@@ -1,0 +1,103 @@
+"""No request costs more than its length: every advertised API with 10,000 entries in each array.
+
+CPU time of the event loop's thread is what counts, not the clock, so that a busy machine changes
+nothing. What takes less than `PLAINLY_QUICK` needs no further look; the others are compared with
+a request of a tenth of the length: ten times as long is linear, a hundred times is quadratic.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.broker.routes import ROUTES
+from headrace.controller.commands import CreateTopics, NewTopic
+from headrace.node.node import Node
+from headrace.protocol.api_keys import ApiKey
+from headrace.protocol.frames import encode_request
+from headrace.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.support.long_requests import Entries, Known, LongRequests, advertised_arrays
+from tests.support.nodes import running_node
+from tests.support.raw_client import RawClient
+
+MANY, FEW = 10_000, 1_000
+PLAINLY_QUICK = 0.5
+LINEAR_UP_TO = 30.0
+SECONDS_MAX = 10.0
+ANSWER_BYTES_PER_ENTRY = 6_000
+TOPICS, PARTITIONS = 50, 4
+
+ARRAYS: dict[int, list[tuple[int, tuple[str, ...]]]] = {}
+for _key, _version, _path in advertised_arrays():
+    ARRAYS.setdefault(_key, []).append((_version, _path))
+
+
+async def known_things(node: Node, client: RawClient) -> Known:
+    """Topics, and a group that has committed an offset."""
+    controller = node._controller
+    assert controller is not None
+    names = [f"known-{number}" for number in range(TOPICS)]
+    await controller.submit(CreateTopics(tuple(NewTopic(name, PARTITIONS, 1) for name in names)))
+    committed = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=0, committed_metadata=""
+    )
+    topic = OffsetCommitRequestTopic(name=names[0], partitions=[committed])
+    await client.call(
+        OffsetCommitRequest(
+            group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=[topic]
+        ),
+        8,
+    )
+    topics = controller.image.topics
+    return Known([(name, topics[name].id) for name in names], PARTITIONS, "g")
+
+
+async def cost(client: RawClient, frame: bytes) -> tuple[float, int]:
+    """CPU seconds of this thread, and the size of the answer (-1 if the broker hung up)."""
+    client.send_bytes(frame)
+    await asyncio.sleep(0)  # what our own side sends is not the broker's
+    began = time.thread_time()
+    try:
+        answer = await client.receive_frame()
+    except asyncio.IncompleteReadError:
+        return time.thread_time() - began, -1
+    return time.thread_time() - began, len(answer)
+
+
+@pytest.mark.parametrize("api_key", ARRAYS, ids=lambda key: ApiKey(key).name)
+async def test_a_request_with_many_entries_costs_no_more_than_its_length(
+    tmp_path: Path, api_key: int
+) -> None:
+    cls = ROUTES[api_key].load().request_class
+    async with running_node(
+        tmp_path,
+        auto_create_topics_enable="false",
+        group_initial_rebalance_delay_ms="0",
+        log_flush_policy="os",
+        offsets_topic_num_partitions="1",
+    ) as node:
+        host, port = node.addresses["PLAINTEXT"]
+        async with RawClient(host, port) as client:
+            made = LongRequests(await known_things(node, client))
+        for version, path in ARRAYS[api_key]:
+            for entries in Entries:
+
+                async def costs(count: int) -> tuple[float, int]:
+                    request = made.request(cls, version, path, count, entries)  # noqa: B023
+                    frame = encode_request(request, version, 1, "long")  # noqa: B023
+                    async with RawClient(host, port) as client:
+                        return await cost(client, frame)
+
+                what = f"v{version} {'.'.join(path)} {entries.value}"
+                seconds, answered = await costs(MANY)
+                assert answered >= 0, f"{what}: no answer"
+                assert answered <= MANY * ANSWER_BYTES_PER_ENTRY, what
+                assert seconds < SECONDS_MAX, what
+                if seconds > PLAINLY_QUICK:
+                    few, _ = await costs(FEW)
+                    assert seconds < LINEAR_UP_TO * few, f"{what}: {few:.3f} s, {seconds:.3f} s"
