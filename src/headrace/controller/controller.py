@@ -210,6 +210,9 @@ class Controller:
             logger.error("snapshot failed: error=%s", error)
             if log.failed:
                 self._failure = error
+        except Exception:
+            # The log holds everything; whoever asks for a change must not wait in vain.
+            logger.exception("snapshot failed")
 
 
 def _disappoint(reply: "asyncio.Future[Any]", error: BaseException) -> None:

@@ -64,11 +64,10 @@ class Cleaning:
             tried.add(job.partition)
             try:
                 await self._clean(job)
-            except HeadraceError as error:
+            except Exception as error:  # whatever it was: the other logs have their turn
                 if job.partition.retired:
                     continue
-                self.counts.failures += 1
-                logger.error("compaction failed: partition=%s error=%s", job.partition.id, error)
+                self._report(job.partition, error)
 
     def _most_urgent(self, tried: set[Partition]) -> Job | None:
         now_ms = self._clock.now_ms()
@@ -76,20 +75,37 @@ class Cleaning:
         for partition in self._replicas:
             if partition in tried or "compact" not in partition.log.config.cleanup_policy:
                 continue
-            log = partition.log
-            log.roll_if_due(now_ms)
-            plan = plan_compaction(
-                log.segment_facts,
-                log.config,
-                first_dirty_offset=self._checkpoint.first_dirty_offset(
-                    partition.id, log.log_start_offset, log.log_end_offset
-                ),
-                first_unstable_offset=log.compactable_offset(partition.last_stable_offset),
-                now_ms=now_ms,
-            )
+            try:
+                plan = self._plan(partition, now_ms)
+            except Exception as error:
+                tried.add(partition)
+                self._report(partition, error)
+                continue
             if plan is not None:
                 jobs.append(Job(partition, plan))
         return max(jobs, key=lambda job: job.urgency, default=None)
+
+    def _plan(self, partition: Partition, now_ms: int) -> CompactionPlan | None:
+        log = partition.log
+        log.roll_if_due(now_ms)
+        return plan_compaction(
+            log.segment_facts,
+            log.config,
+            first_dirty_offset=self._checkpoint.first_dirty_offset(
+                partition.id, log.log_start_offset, log.log_end_offset
+            ),
+            first_unstable_offset=log.compactable_offset(partition.last_stable_offset),
+            now_ms=now_ms,
+        )
+
+    def _report(self, partition: Partition, error: Exception) -> None:
+        self.counts.failures += 1
+        logger.error(
+            "compaction failed: partition=%s error=%s",
+            partition.id,
+            error,
+            exc_info=None if isinstance(error, HeadraceError) else error,
+        )
 
     async def _clean(self, job: Job) -> None:
         partition, plan = job

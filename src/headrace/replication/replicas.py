@@ -6,7 +6,7 @@ the new image finds its partitions ready.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from weakref import WeakValueDictionary
 
 from headrace.controller.image import ConfigResource, Delta, Image, ResourceType, Topic
@@ -14,6 +14,7 @@ from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import LeaderEpoch, NodeId, TopicPartition
 from headrace.core.seams import Executor
+from headrace.core.shared_calls import call_each
 from headrace.core.topic_configs import TopicConfig
 from headrace.log.directory import LogDirectory
 from headrace.replication.partition import Partition
@@ -73,8 +74,7 @@ class Replicas:
         }
         if not broker_configs.isdisjoint(delta.configs):
             self._take_broker_configs(image)
-            for partition in self._partitions.values():
-                self._apply_settings(image, partition)
+            self._apply_settings_each(image, self._partitions.values())
         for name in sorted(delta.topics):
             self._follow_topic(image, name)
             _tell(before, image, name)
@@ -92,9 +92,13 @@ class Replicas:
         """One topic whose disk fails must not keep the others from being followed."""
         try:
             self._bring_up_to(image, name)
-        except (HeadraceError, OSError) as error:
+        except Exception as error:
+            expected = isinstance(error, HeadraceError | OSError)
             logger.error(
-                "a topic could not be brought up to its metadata: topic=%s error=%s", name, error
+                "a topic could not be brought up to its metadata: topic=%s error=%s",
+                name,
+                error,
+                exc_info=None if expected else error,
             )
 
     def _bring_up_to(self, image: Image, name: str) -> None:
@@ -140,10 +144,14 @@ class Replicas:
 
     def _follow_configs(self, image: Image, name: str) -> None:
         topic = image.topics.get(name)
-        for index in range(len(topic.partitions) if topic is not None else 0):
-            partition = self._partitions.get((name, index))
-            if partition is not None:
-                self._apply_settings(image, partition)
+        indexes = range(len(topic.partitions) if topic is not None else 0)
+        found = (self._partitions.get((name, index)) for index in indexes)
+        self._apply_settings_each(image, filter(None, found))
+
+    def _apply_settings_each(self, image: Image, partitions: Iterable[Partition]) -> None:
+        call_each(
+            logger, "applying settings", partitions, lambda each: self._apply_settings(image, each)
+        )
 
     def _apply_settings(self, image: Image, partition: Partition) -> None:
         partition.settings = self._settings_of(image, partition.id.topic)
