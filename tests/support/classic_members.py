@@ -231,7 +231,7 @@ class ClassicWorld:
 
     def carry_out(self, step: Step) -> None:
         """Append, apply, and deliver the answers, one after the other."""
-        for record, applied in step.writes:
+        for record, applied, _ in step.writes:
             self.log.append(encode(record))
             if not applied:
                 self.shard.apply(record)

@@ -60,7 +60,7 @@ class ClassicShard:
         return Step(self.now_ms, self.now_ms, self.settings)
 
     def finish(self, step: Step) -> None:
-        for record, applied in step.writes:
+        for record, applied, _ in step.writes:
             self.log.append(encode(record))
             if not applied:
                 self.shard.apply(record)

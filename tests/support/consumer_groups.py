@@ -94,7 +94,7 @@ class Coordinator:
 
     def keep(self, step: Step) -> list[Any]:
         """Write what a step decided; return its answers."""
-        for record, applied in step.writes:
+        for record, applied, _ in step.writes:
             if not applied:
                 self.shard.apply(record)
             self.log.append(encode(record))

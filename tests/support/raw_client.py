@@ -20,6 +20,7 @@ class RawClient:
         self._host = host
         self._port = port
         self._correlation_id = 0
+        self._client_id = "raw"
 
     async def __aenter__(self) -> Self:
         self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
@@ -36,7 +37,7 @@ class RawClient:
     def send(self, request: Message, version: int) -> int:
         """Send without waiting; the correlation id of the request."""
         self._correlation_id += 1
-        self._writer.write(encode_request(request, version, self._correlation_id, "raw"))
+        self._writer.write(encode_request(request, version, self._correlation_id, self._client_id))
         return self._correlation_id
 
     def send_bytes(self, data: bytes) -> None:
@@ -50,6 +51,14 @@ class RawClient:
 
     async def receive(self, answer_class: type[M], version: int) -> tuple[int, M]:
         return decode_response(answer_class, await self.receive_frame(), version)
+
+    async def call_as(self, client_id: str, request: Message, version: int) -> Message:
+        """`call` under another client id."""
+        self._client_id = client_id
+        try:
+            return await self.call(request, version)
+        finally:
+            self._client_id = "raw"
 
     async def call(self, request: Message, version: int) -> Message:
         """One request and its answer."""

@@ -9,12 +9,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
+from operator import methodcaller
 from typing import TYPE_CHECKING, Protocol, cast
 
 from headrace.broker.pacing import Pace
 from headrace.broker.receive_buffer import ReceiveBuffer
 from headrace.core.errors import HeadraceError
 from headrace.core.files import Buffer
+from headrace.core.shared_calls import call_each
 from headrace.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
@@ -119,8 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = True
         self._answers.clear()
         self._held_bytes = 0
-        for waiting in tuple(self.waiting):
-            waiting.cancel()
+        call_each(logger, "a waiting request", tuple(self.waiting), methodcaller("cancel"))
         self.listener.forget(self)
 
     # ours

@@ -1,5 +1,6 @@
 """What a handler sees of the world: the services, who asks, and how to answer."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -165,12 +166,18 @@ class RequestContext:
 
     def reply(self, response: "Message | None") -> None:
         """Answer, once; None means that no answer is owed."""
-        parts: Sequence[Buffer] = (
-            NO_ANSWER
-            if response is None
-            else encode_response_parts(response, self._version, self.header.correlation_id)
-        )
-        self.connection.complete(self._answer, parts)
+        try:
+            parts: Sequence[Buffer] = (
+                NO_ANSWER
+                if response is None
+                else encode_response_parts(response, self._version, self.header.correlation_id)
+            )
+            self.connection.complete(self._answer, parts)
+        except Exception:
+            # Whoever calls back later serves others too and only logs this: without its answer
+            # the client would wait for ever. Soon, so that answers before this one leave first.
+            asyncio.get_running_loop().call_soon(self.connection.close)
+            raise
         self._meter.answered(self, response)
 
     def park(self) -> None:

@@ -11,6 +11,7 @@ does not have, and parts what the two sides hold.
 
 import asyncio
 import logging
+from operator import methodcaller
 from typing import Final, NamedTuple
 
 from headrace.broker.connection import Answer as Place
@@ -31,6 +32,7 @@ from headrace.client.core.failures import (
 from headrace.client.core.flows import Ask
 from headrace.client.core.settings import ClientSettings
 from headrace.core.errors import HeadraceError
+from headrace.core.shared_calls import call_each
 from headrace.protocol.frames import RequestHeader
 from headrace.protocol.message import Message
 from headrace.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -168,8 +170,7 @@ class InProcessLink:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        for waiting in tuple(self.waiting):
-            waiting.cancel()
+        call_each(logger, "a waiting request", tuple(self.waiting), methodcaller("cancel"))
         calls, self._calls = self._calls, {}
         for context in calls:
             if not context.future.done():

@@ -4,9 +4,11 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from headrace.broker.connection import Connection
 from headrace.broker.dispatch import Dispatcher
+from headrace.core.shared_calls import call_each
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +62,7 @@ class Listener:
     def open(self) -> None:
         """Serve; whoever connected since the address was bound has waited for this."""
         self.is_open = True
-        for connection in self.connections:
-            connection.regulate_reading()
+        self._each(Connection.regulate_reading)
 
     def connection(self) -> Connection:
         """The protocol factory for the transport."""
@@ -93,29 +94,30 @@ class Listener:
         """Run for as long as the listener: close the silent, take memory from the quiet."""
         while True:
             await asyncio.sleep(every_seconds)
-            now = self.now()
-            for connection in list(self.connections):
-                if connection.talked:
-                    connection.talked = False
-                    connection.last_activity = now
-                silent = now - connection.last_activity
-                if silent > every_seconds:
-                    connection.release_memory()
-                if connection.idle and silent > self._idle_seconds_max:
-                    connection.close_idle()
+            self._each(partial(self._look_at, self.now(), every_seconds))
+
+    def _look_at(self, now: float, every_seconds: float, connection: Connection) -> None:
+        if connection.talked:
+            connection.talked = False
+            connection.last_activity = now
+        silent = now - connection.last_activity
+        if silent > every_seconds:
+            connection.release_memory()
+        if connection.idle and silent > self._idle_seconds_max:
+            connection.close_idle()
 
     def stop_reading(self) -> None:
         """Serve nothing new; what is under way may still be answered."""
         self.is_open = False
-        for connection in self.connections:
-            connection.regulate_reading()
+        self._each(Connection.regulate_reading)
 
     def close(self) -> None:
         self._is_gone = True  # whoever was accepted and not yet introduced
-        for connection in list(self.connections):
-            connection.close()
+        self._each(Connection.close)
 
     def abort(self) -> None:
         self._is_gone = True
-        for connection in list(self.connections):
-            connection.abort()
+        self._each(Connection.abort)
+
+    def _each(self, call: Callable[[Connection], None]) -> None:
+        call_each(logger, "a connection", tuple(self.connections), call)

@@ -216,6 +216,9 @@ class Controller:
             logger.error("snapshot failed: error=%s", error)
             if log.failed:
                 self._failure = error
+        except Exception:
+            # The log holds everything; whoever asks for a change must not wait in vain.
+            logger.exception("snapshot failed")
 
 
 def _cancel(replies: "list[asyncio.Future[Any]]") -> None:

@@ -63,6 +63,7 @@ def consumer_heartbeat(
         new_member_id=caller.new_member_id,
         classic=_state_of(group) if isinstance(group, ClassicGroup) else None,
     )
+    _carry_over(shard, request.group_id, decided, step)
     if isinstance(group, ClassicGroup):
         logger.info(
             "group upgraded: group=%s generation=%d members=%d",
@@ -71,7 +72,6 @@ def consumer_heartbeat(
             len(group.members),
         )
         _call_back(group, step)
-    _carry_over(shard, request.group_id, decided, step)
     step.answer(token, decided.response)
 
 
@@ -162,12 +162,13 @@ def _carry_over(
     *,
     rebalances: bool = True,
 ) -> None:
-    """Bring a decision into the shard."""
+    """Bring a decision into the shard; one that cannot be written changes nothing."""
     before = shard.groups.get(group_id)
     epoch = before.epoch if isinstance(before, ConsumerGroup) else None
     for record in decided.records:
-        shard.apply(record)
         step.write_applied(record)
+    for record in decided.records:
+        shard.apply(record)
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         decided.settle(group)

@@ -1,8 +1,14 @@
 """One timer for all groups: it wakes for the earliest deadline and for nothing else."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from heapq import heappop, heappush
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 1_000
+"""When a key is looked at again whose last look failed: nobody knows its next deadline."""
 
 Key = tuple[int, str]
 """A shard's index and a group's id."""
@@ -12,7 +18,8 @@ class Deadlines:
     """Calls `due(key)` when the deadline of `key` has come.
 
     Deadlines that moved to later are found out when the earlier one comes: the callee names the
-    next one. So a heartbeat, which only moves a deadline, costs nothing here.
+    next one. So a heartbeat, which only moves a deadline, costs nothing here. A key that fails
+    costs the others nothing: it is logged, looked at again after a while, and the timer is set.
     """
 
     def __init__(self, now_ms: Callable[[], int], due: Callable[[Key], int | None]) -> None:
@@ -55,13 +62,22 @@ class Deadlines:
 
     def _wake(self) -> None:
         self._timer = None
-        now_ms = self._now_ms()
-        while self._heap and self._heap[0][0] <= now_ms:
-            deadline_ms, key = heappop(self._heap)
-            if self._earliest.get(key) != deadline_ms:
-                continue
-            del self._earliest[key]
-            later = self._due(key)
-            # Whoever names a time that has passed is not let spin: it is looked at next.
-            self.at(key, None if later is None else max(later, now_ms + 1))
-        self._arm()
+        try:
+            now_ms = self._now_ms()
+            while self._heap and self._heap[0][0] <= now_ms:
+                deadline_ms, key = heappop(self._heap)
+                if self._earliest.get(key) != deadline_ms:
+                    continue
+                del self._earliest[key]
+                later = self._look_at(key, now_ms)
+                # Whoever names a time that has passed is not let spin: it is looked at next.
+                self.at(key, None if later is None else max(later, now_ms + 1))
+        finally:
+            self._arm()
+
+    def _look_at(self, key: Key, now_ms: int) -> int | None:
+        try:
+            return self._due(key)
+        except Exception:
+            logger.exception("group timer failed: partition=%d group=%s", *key)
+            return now_ms + RETRY_MS

@@ -9,6 +9,7 @@ from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.groups.journal import Journal
 from headrace.groups.loading import load
+from headrace.groups.names import NAME_LENGTH_MAX
 from headrace.groups.offsets_topic import OffsetsTopic, partition_for
 from headrace.groups.shard import Shard
 from headrace.protocol.compression import Codec
@@ -19,11 +20,6 @@ logger = logging.getLogger(__name__)
 
 # How long to wait before a shard that could not be read is tried again.
 RETRY_SECONDS = 1.0
-
-
-# Strings in group records have two bytes for their length, on the wire they may be longer; and a
-# character may take four bytes.
-NAME_LENGTH_MAX = 0x7FFF // 4
 
 
 class Home:
@@ -143,13 +139,20 @@ class Homes:
                 if partition is not None and index not in self._ready:
                     try:
                         shard = await load(partition)
-                    except (HeadraceError, OSError) as error:
-                        logger.error("cannot load groups: partition=%s error=%s", index, error)
+                        if self._replicas.find(OFFSETS_TOPIC, index) is partition:
+                            self._settle(index, partition, shard)
+                    except Exception as error:  # whatever it was: the other shards have their turn
+                        expected = isinstance(error, HeadraceError | OSError)
+                        logger.error(
+                            "cannot load groups: partition=%s error=%s",
+                            index,
+                            error,
+                            exc_info=None if expected else error,
+                        )
+                        self._ready.pop(index, None)
                         self._queue.rotate(-1)
                         await asyncio.sleep(RETRY_SECONDS)
                         continue
-                    if self._replicas.find(OFFSETS_TOPIC, index) is partition:
-                        self._settle(index, partition, shard)
                 if index in self._queue:
                     self._queue.remove(index)
         finally:

@@ -8,13 +8,14 @@ journal is done for: all who wait are refused and its owner builds the shard ane
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import cast
 
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import Offset
-from headrace.groups.records import encode
+from headrace.core.shared_calls import call_each
 from headrace.groups.step import Answer, Write
 from headrace.protocol.compression import Codec
 from headrace.protocol.message import Message
@@ -22,6 +23,8 @@ from headrace.protocol.messages.heartbeat import HeartbeatResponse
 from headrace.protocol.records.encode import BatchBuilder
 from headrace.protocol.records.header import parse_header
 from headrace.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
 
 Reply = Callable[[Message | ApiError], None]
 """What a token is here: called once, with the answer or with why there is none."""
@@ -96,15 +99,13 @@ class Journal:
         self.failed = False
 
     def write(self, writes: Iterable[Write], answers: Sequence[Answer], time_ms: int) -> None:
-        """Append in this turn's batch; the answers leave when it is committed.
-
-        A record that cannot be encoded raises, and nothing is appended.
-        """
+        """Append in this turn's batch; the answers leave when it is committed."""
         for token, _ in answers:
             if isinstance(token, PatientReply):
                 token.decided()
         batch = self._batch
-        for key, value in [encode(write.record) for write in writes]:
+        for write in writes:
+            key, value = write.stored
             if batch.size >= BATCH_BYTES_MAX:
                 self._full.append(batch)
                 batch = self._batch = BatchBuilder()
@@ -169,12 +170,10 @@ class Journal:
 
 
 def send(answers: Iterable[Answer]) -> None:
-    for token, response in answers:
-        cast(Reply, token)(response)
+    call_each(logger, "an answer", answers, lambda each: cast(Reply, each.token)(each.response))
 
 
 def refuse(answers: Iterable[Answer], code: ErrorCode) -> None:
     """Tell those who wait that the coordinator could not keep its word."""
     error = ApiError(_REFUSALS.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    for token, _ in answers:
-        cast(Reply, token)(error)
+    call_each(logger, "a refusal", answers, lambda each: cast(Reply, each.token)(error))

@@ -10,6 +10,7 @@ from headrace.groups.consumer.group import ConsumerGroup
 from headrace.groups.consumer.offset_rules import PartitionCheck
 from headrace.groups.consumer.topics import ImageTopics
 from headrace.groups.consumer_steps import Group
+from headrace.groups.names import fits
 from headrace.groups.offsets import CommittedOffset, commit_record, tombstone
 from headrace.groups.shard import Shard
 from headrace.groups.step import Step, Token
@@ -52,7 +53,7 @@ def commit(
             metadata = each.committed_metadata or ""
             answer = OffsetCommitResponsePartition(partition_index=each.partition_index)
             answers.append(answer)
-            if len(metadata) > limit:
+            if len(metadata) > limit or not fits(metadata):
                 answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             if check is not None:

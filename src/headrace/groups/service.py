@@ -6,17 +6,20 @@ exactly once, with the answer or with the reason why there is none.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import cast
 
 from headrace.controller.controller import Controller
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.seams import Clock, Randomness
+from headrace.core.shared_calls import call_each
 from headrace.groups import consumer_steps, offset_requests, queries
 from headrace.groups.consumer.describe import undescribed
-from headrace.groups.homes import NAME_LENGTH_MAX, Home, Homes
-from headrace.groups.journal import Reply
+from headrace.groups.homes import Home, Homes
+from headrace.groups.journal import Reply, refuse
+from headrace.groups.names import require_short
 from headrace.groups.offsets_topic import OffsetsTopic
 from headrace.groups.settings import GroupSettings
 from headrace.groups.step import Caller, Step
@@ -84,6 +87,7 @@ class Groups:
             self._append,
             config.offsets_retention_check_interval_ms,
             on_expired=self._count_expired,
+            on_failed=self._abandon,
         )
         self.commits = 0
         """Offsets committed since the start."""
@@ -122,7 +126,13 @@ class Groups:
 
     def join(self, request: JoinGroupRequest, caller: Caller, reply: Reply) -> None:
         _require_group_id(request.group_id)
-        _require_short_names(request)
+        require_short(
+            caller.client_id,
+            request.member_id,
+            request.group_instance_id,
+            request.protocol_type,
+            *(each.name for each in request.protocols),
+        )
         settings = self._settings
         if not (
             settings.min_session_timeout_ms
@@ -131,13 +141,15 @@ class Groups:
         ):
             raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
         home, step = self._homes.find(request.group_id), self._step()
-        home.shard.join(request, caller, reply, step)
+        with self._deciding(home, step, reply):
+            home.shard.join(request, caller, reply, step)
         self._carry_out(home, request.group_id, step)
 
     def sync(self, request: SyncGroupRequest, reply: Reply) -> None:
         _require_group_id(request.group_id)
         home, step = self._homes.find(request.group_id), self._step()
-        home.shard.sync(request, reply, step)
+        with self._deciding(home, step, reply):
+            home.shard.sync(request, reply, step)
         self.rebalances += len(step.writes)
         self._carry_out(home, request.group_id, step)
 
@@ -151,7 +163,8 @@ class Groups:
                 return HeartbeatResponse()  # sessions do not run yet, so all is well
             raise
         step = self._step()
-        response = home.shard.heartbeat(request, step)
+        with self._deciding(home, step):
+            response = home.shard.heartbeat(request, step)
         if step.writes or response.error_code:
             self._carry_out(home, request.group_id, step)
         return response
@@ -159,7 +172,8 @@ class Groups:
     def leave(self, request: LeaveGroupRequest, reply: Reply) -> None:
         _require_group_id(request.group_id)
         home, step = self._homes.find(request.group_id), self._step()
-        home.shard.leave(request, reply, step)
+        with self._deciding(home, step, reply):
+            home.shard.leave(request, reply, step)
         self._carry_out(home, request.group_id, step)
 
     # Members of consumer groups
@@ -172,7 +186,18 @@ class Groups:
         reply: Reply,
     ) -> None:
         home, step = self._homes.find(request.group_id), self._step()
-        consumer_steps.consumer_heartbeat(home.shard, request, caller, reply, step, can_describe)
+        require_short(
+            caller.client_id,
+            request.member_id,
+            request.instance_id,
+            request.rack_id,
+            request.subscribed_topic_regex,
+            *(request.subscribed_topic_names or ()),
+        )
+        with self._deciding(home, step, reply):
+            consumer_steps.consumer_heartbeat(
+                home.shard, request, caller, reply, step, can_describe
+            )
         if step.writes:
             self._carry_out(home, request.group_id, step)
         else:
@@ -293,11 +318,36 @@ class Groups:
     def _append(self, home: Home, step: Step) -> None:
         """Append and apply what a step decided, in the same turn of the loop."""
         home.journal.write(step.writes, step.answers, step.time_ms)
-        for record, applied in step.writes:
-            if not applied:
-                home.shard.apply(record)
-            if type(record.key) is ConsumerGroupMetadataKey and record.value is not None:
-                self.rebalances += 1
+        try:
+            for record, applied, _ in step.writes:
+                if not applied:
+                    home.shard.apply(record)
+                if type(record.key) is ConsumerGroupMetadataKey and record.value is not None:
+                    self.rebalances += 1
+        except Exception:
+            # The log has it and the state has not: the log is right.
+            logger.exception("a group record was not brought in: partition=%d", home.index)
+            self._read_anew(home)
+
+    @contextmanager
+    def _deciding(self, home: Home, step: Step, asks: Reply | None = None) -> Iterator[None]:
+        """Whatever a decision meets half way, nobody whom it was about to answer is left waiting.
+
+        What it raises before it has decided anything is the answer of whoever `asks`, and
+        changes nothing.
+        """
+        try:
+            yield
+        except Exception:
+            if step.writes or step.answers:
+                self._abandon(home, step, asks)
+            raise
+
+    def _abandon(self, home: Home, step: Step, asks: Reply | None = None) -> None:
+        """Nobody knows what state a decision left that failed half way: read the shard anew."""
+        logger.exception("a decision failed half way: partition=%d", home.index)
+        refuse([each for each in step.answers if each.token is not asks], ErrorCode.NOT_COORDINATOR)
+        self._read_anew(home, asks)
 
     def _carry_out(self, home: Home, group_id: str, step: Step) -> None:
         """`_append`, and look when the group wants to be looked at next."""
@@ -327,21 +377,15 @@ class Groups:
     def _failed(self, home: Home, code: ErrorCode) -> None:
         """What the log did not take must not be believed: read the shard anew."""
         logger.error("group records not written: partition=%d error=%s", home.index, code.name)
+        self._read_anew(home)
+
+    def _read_anew(self, home: Home, asks: Reply | None = None) -> None:
         self._homes.drop(home)
         refusal = ApiError(ErrorCode.NOT_COORDINATOR)
-        for token in home.shard.parked():
-            cast(Reply, token)(refusal)
+        waiting = [token for token in home.shard.parked() if token is not asks]
+        call_each(logger, "a refusal", waiting, lambda token: cast(Reply, token)(refusal))
 
 
 def _require_group_id(group_id: str) -> None:
     if not group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
-
-
-def _require_short_names(request: JoinGroupRequest) -> None:
-    """What a member tells of itself must fit the group's record."""
-    names = [request.protocol_type, *(each.name for each in request.protocols)]
-    if len(request.group_instance_id or "") > NAME_LENGTH_MAX or any(
-        len(name) > NAME_LENGTH_MAX for name in names
-    ):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "a name is too long")

@@ -6,8 +6,11 @@ the same state. Classic groups change while they decide, since most of what they
 never written down; their records are marked as applied.
 """
 
+import logging
+
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
+from headrace.core.shared_calls import call_each
 from headrace.groups import consumer_steps
 from headrace.groups.classic import expiry, joining, leaving, syncing
 from headrace.groups.classic.group import ClassicGroup
@@ -28,6 +31,8 @@ from headrace.protocol.schemas.group_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+
+logger = logging.getLogger(__name__)
 
 
 class Shard:
@@ -85,12 +90,15 @@ class Shard:
 
     def loaded(self, step: Step) -> None:
         """The whole log is in; time begins to run for the members in it."""
-        for group in self.groups.values():
+
+        def begin(group: Group) -> None:
             if isinstance(group, ConsumerGroup):
                 settings = consumer_steps.around(group.group_id, step).settings
                 group.loaded(step.now_ms, settings.session_timeout_ms)
             else:
                 group.loaded(step.now_ms)
+
+        call_each(logger, "the time of a group", self.groups.values(), begin)
 
     # Steps
 
@@ -102,16 +110,19 @@ class Shard:
                 consumer_steps.join(self, group, request, caller, token, step)
                 return
             # Nobody is left who could mind: the group begins anew in the other protocol.
-            for record in group.tombstones():
-                self.apply(record)
+            tombstones = group.tombstones()
+            for record in tombstones:
                 step.write_applied(record)
+            for record in tombstones:
+                self.apply(record)
             group = None
         if group is None:
             if request.member_id:
                 step.answer(token, join_refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
                 return
-            group = self.groups[request.group_id] = ClassicGroup(request.group_id, step.time_ms)
+            group = ClassicGroup(request.group_id, step.time_ms)
             step.write_applied(group.record())
+            self.groups[request.group_id] = group
         joining.join(group, request, caller, token, step)
 
     def sync(self, request: SyncGroupRequest, token: Token, step: Step) -> None:

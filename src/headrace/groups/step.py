@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headrace.controller.image import Image
-from headrace.groups.records import GroupRecord
+from headrace.groups.records import GroupRecord, encode
 from headrace.groups.settings import GroupSettings
 from headrace.protocol.message import Message
 
@@ -23,10 +23,12 @@ class Caller(NamedTuple):
 
 
 class Write(NamedTuple):
-    """A record to append; `applied` where the step itself has already changed the state."""
+    """A record to append; `applied` where the step itself changes the state."""
 
     record: GroupRecord
     applied: bool
+    stored: tuple[bytes, bytes | None]
+    """Key and value as they are appended."""
 
 
 class Answer(NamedTuple):
@@ -36,7 +38,11 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True)
 class Step:
-    """Collects records and answers; the answers may leave once the records are committed."""
+    """Collects records and answers; the answers may leave once the records are committed.
+
+    Records are encoded when they are handed over, and what cannot be encoded raises: so whoever
+    writes first and changes the state then leaves no trace of a step that cannot be written.
+    """
 
     now_ms: int
     """Monotonic, for deadlines."""
@@ -50,11 +56,11 @@ class Step:
 
     def write(self, record: GroupRecord) -> None:
         """Append this and then apply it."""
-        self.writes.append(Write(record, applied=False))
+        self.writes.append(Write(record, applied=False, stored=encode(record)))
 
     def write_applied(self, record: GroupRecord) -> None:
-        """Append what the state says already."""
-        self.writes.append(Write(record, applied=True))
+        """Append what the step itself brings into the state, as soon as this returns."""
+        self.writes.append(Write(record, applied=True, stored=encode(record)))
 
     def answer(self, token: Token, response: Message) -> None:
         self.answers.append(Answer(token, response))

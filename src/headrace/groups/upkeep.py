@@ -1,13 +1,18 @@
 """What happens to groups without anybody asking: timeouts, expired offsets, deleted topics."""
 
 import asyncio
+import logging
 from collections.abc import Callable
+from functools import partial
 
 from headrace.controller.image import Delta, Image
+from headrace.core.shared_calls import call_each
 from headrace.groups import offset_requests
 from headrace.groups.deadlines import Deadlines, Key
 from headrace.groups.homes import Home, Homes
 from headrace.groups.step import Step
+
+logger = logging.getLogger(__name__)
 
 
 class Upkeep:
@@ -21,7 +26,9 @@ class Upkeep:
         cleanup_interval_ms: int,
         *,
         on_expired: Callable[[int], None],
+        on_failed: Callable[[Home, Step], None],
     ) -> None:
+        """`on_failed` hears of a step that failed half way."""
         self._homes = homes
         self._new_step = new_step
         self._append = append
@@ -30,6 +37,7 @@ class Upkeep:
         self._cleanup: asyncio.Handle | None = None
         self._closed = False
         self._on_expired = on_expired
+        self._on_failed = on_failed
 
     def start(self) -> None:
         self._schedule_cleanup()
@@ -48,8 +56,7 @@ class Upkeep:
         offset_requests.forget_lost_topics(home.shard, step)
         self._append(home, step)
         home.shard.loaded(step)
-        for group_id in home.shard.groups:
-            self.look_at(home, group_id)
+        call_each(logger, "a look at a group", home.shard.groups, partial(self.look_at, home))
 
     def look_at(self, home: Home, group_id: str) -> None:
         """A group has changed: be there when it next has to be looked at."""
@@ -61,7 +68,12 @@ class Upkeep:
         if home is None:
             return None
         step = self._new_step()
-        home.shard.expire(group_id, step)
+        try:
+            home.shard.expire(group_id, step)
+        except Exception:
+            if step.writes or step.answers:
+                self._on_failed(home, step)
+            raise
         self._append(home, step)
         return home.shard.next_deadline_ms(group_id)
 
@@ -77,10 +89,13 @@ class Upkeep:
         )
         if not gone or self._closed:
             return
-        for home in self._homes:
+
+        def forget(home: Home) -> None:
             step = self._new_step()
             offset_requests.forget_topics(home.shard, gone, step)
             self._append(home, step)
+
+        call_each(logger, "forgetting offsets of deleted topics", self._homes, forget)
 
     def _schedule_cleanup(self) -> None:
         if not self._closed:
@@ -95,12 +110,13 @@ class Upkeep:
             return
         home = homes.pop()
         if self._homes.at(home.index) is home:
-            self._expire_offsets(home)
+            groups = tuple(home.shard.groups)
+            call_each(logger, "expiring offsets", groups, partial(self._expire_offsets, home))
         self._cleanup = asyncio.get_running_loop().call_soon(self._clean, homes)
 
-    def _expire_offsets(self, home: Home) -> None:
-        for group_id in tuple(home.shard.groups):
-            step = self._new_step()
-            self._on_expired(offset_requests.expire_offsets(home.shard, group_id, step))
-            if step.writes:
-                self._append(home, step)
+    def _expire_offsets(self, home: Home, group_id: str) -> None:
+        step = self._new_step()
+        expired = offset_requests.expire_offsets(home.shard, group_id, step)
+        if step.writes:
+            self._append(home, step)
+        self._on_expired(expired)

@@ -65,11 +65,10 @@ class Cleaning:
             tried.add(job.partition)
             try:
                 await self._clean(job)
-            except HeadraceError as error:
+            except Exception as error:  # whatever it was: the other logs have their turn
                 if job.partition.retired:
                     continue
-                self.counts.failures += 1
-                logger.error("compaction failed: partition=%s error=%s", job.partition.id, error)
+                self._report(job.partition, error)
 
     def _most_urgent(self, tried: set[Partition]) -> Job | None:
         now_ms = self._clock.now_ms()
@@ -79,11 +78,9 @@ class Cleaning:
                 continue
             try:
                 plan = self._plan(partition, now_ms)
-            except (HeadraceError, OSError) as error:
-                # Not looked at again in this round; the others are.
+            except Exception as error:
                 tried.add(partition)
-                self.counts.failures += 1
-                logger.error("compaction failed: partition=%s error=%s", partition.id, error)
+                self._report(partition, error)
                 continue
             if plan is not None:
                 jobs.append(Job(partition, plan))
@@ -100,6 +97,15 @@ class Cleaning:
             ),
             first_unstable_offset=log.compactable_offset(partition.last_stable_offset),
             now_ms=now_ms,
+        )
+
+    def _report(self, partition: Partition, error: Exception) -> None:
+        self.counts.failures += 1
+        logger.error(
+            "compaction failed: partition=%s error=%s",
+            partition.id,
+            error,
+            exc_info=None if isinstance(error, HeadraceError) else error,
         )
 
     async def _clean(self, job: Job) -> None:

@@ -22,6 +22,8 @@ CHECKPOINT_SECONDS_MAX = 5.0
 CHECKPOINT_BYTES_MAX = 256 * 1024 * 1024
 # How often the bytes are looked at between two timed checkpoints.
 LOOK_SECONDS = 0.5
+# The pause of a duty that cannot even say how long it should be.
+FAILED_SECONDS = 5.0
 
 
 class HousekeepingCounts:
@@ -55,8 +57,14 @@ class Housekeeping:
     async def _repeat(
         self, seconds: Callable[[], float], duty: Callable[[], Awaitable[None]]
     ) -> None:
+        pause = FAILED_SECONDS
         while True:
-            await asyncio.sleep(seconds())
+            try:
+                pause = seconds()
+            except Exception as error:
+                # One duty that ended would end the others with it.
+                self._report(duty.__name__, error)
+            await asyncio.sleep(pause)
             try:
                 await duty()
             except Exception as error:
@@ -81,14 +89,14 @@ class Housekeeping:
         due = loop.time() + self._checkpoint_seconds()
         while True:
             await asyncio.sleep(min(LOOK_SECONDS, self._checkpoint_seconds()))
-            written = self._replicas.directory.bytes_since_checkpoint
-            if loop.time() < due and written < CHECKPOINT_BYTES_MAX:
-                continue
-            if written:
-                try:
+            try:
+                written = self._replicas.directory.bytes_since_checkpoint
+                if loop.time() < due and written < CHECKPOINT_BYTES_MAX:
+                    continue
+                if written:
                     await self._executor.run(self._replicas.directory.checkpoint)
-                except Exception as error:
-                    self._report("checkpoint", error)
+            except Exception as error:
+                self._report("checkpoint", error)
             due = loop.time() + self._checkpoint_seconds()
 
     def _checkpoint_seconds(self) -> float:
@@ -134,7 +142,7 @@ class Housekeeping:
             if partition.log.failure is None:
                 try:
                     await self._executor.run(partition.log.flush)
-                except HeadraceError as error:
+                except Exception as error:
                     if not partition.retired:
                         self._report(f"flush of {partition.id}", error)
 
@@ -145,9 +153,12 @@ def _delete_expired(partition: Partition, now_ms: int) -> list[tuple[str, str]]:
         deleted = partition.log.apply_retention(now_ms, partition.high_watermark)
         partition.log.expire_producers(now_ms)
         return deleted
-    except HeadraceError as error:
+    except Exception as error:  # whatever it was: the other partitions have their turn
         if not partition.retired:
             logger.error(
-                "retention failed, will try again: partition=%s error=%s", partition.id, error
+                "retention failed, will try again: partition=%s error=%s",
+                partition.id,
+                error,
+                exc_info=None if isinstance(error, HeadraceError) else error,
             )
         return []

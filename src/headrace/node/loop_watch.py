@@ -32,4 +32,7 @@ class LoopWatch:
             self.lag.observe(late)
             if late >= HELD_UP_SECONDS:
                 logger.warning("the event loop was held up: duration_ms=%d", late * 1000)
-            self._also()
+            try:
+                self._also()
+            except Exception:
+                logger.exception("what is looked at now and then failed")

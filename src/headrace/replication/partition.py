@@ -16,6 +16,7 @@ from typing import Protocol
 
 from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
 from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicId, TopicPartition
+from headrace.core.shared_calls import call_each
 from headrace.log.partition_log import AppendInfo, PartitionLog
 from headrace.protocol.records.header import BatchHeader
 from headrace.replication.settings import TopicSettings
@@ -168,8 +169,7 @@ class Partition:
     def give_up(self, reason: ErrorCode) -> None:
         """What was appended will never be committed (the disk failed, or the topic is gone)."""
         waiters, self._commit_waiters = self._commit_waiters, None
-        for _, call in waiters or ():
-            call(reason)
+        call_each(logger, "a commit waiter", waiters or (), lambda waiter: waiter[1](reason))
         self.wake()
 
     def delete_records_before(self, offset: Offset) -> Offset:
@@ -207,7 +207,12 @@ class Partition:
         waiters = self._commit_waiters
         if waiters is not None:
             while waiters and waiters[0][0] <= offset:
-                waiters.popleft()[1](ErrorCode.NONE)
+                call = waiters.popleft()[1]
+                try:
+                    call(ErrorCode.NONE)
+                except Exception:
+                    # The others' records are committed too, and they must hear of it.
+                    logger.exception("a commit waiter failed: partition=%s", self.id)
             if not waiters:
                 self._commit_waiters = None
         self.wake()
@@ -216,4 +221,7 @@ class Partition:
         """Tell everybody who waits here to look again."""
         if self._watchers is not None:
             for watcher in tuple(self._watchers):
-                watcher.advanced()
+                try:
+                    watcher.advanced()
+                except Exception:
+                    logger.exception("a watcher failed: partition=%s", self.id)

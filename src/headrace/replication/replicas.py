@@ -32,6 +32,7 @@ from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import LeaderEpoch, NodeId, TopicId, TopicPartition
 from headrace.core.seams import Executor
+from headrace.core.shared_calls import call_each
 from headrace.core.topic_configs import TopicConfig
 from headrace.log.directory import LogDirectory
 from headrace.replication.partition import Partition
@@ -129,7 +130,7 @@ class Replicas:
         if not broker_configs.isdisjoint(delta.configs):
             self._take_broker_configs(image)
             for partition in list(self._partitions.values()):
-                self._apply_settings(image, partition)
+                self._apply_settings_to(image, partition)
                 await self._pause()
         names = sorted(delta.topics)
         # First what is gone, so that its directories have made way for what is new.
@@ -241,8 +242,11 @@ class Replicas:
         for index in range(len(topic.partitions) if topic is not None else 0):
             partition = self._partitions.get((name, index))
             if partition is not None:
-                self._apply_settings(image, partition)
+                self._apply_settings_to(image, partition)
             await self._pause()
+
+    def _apply_settings_to(self, image: Image, partition: Partition) -> None:
+        call_each(logger, "applying settings", (partition,), partial(self._apply_settings, image))
 
     def _apply_settings(self, image: Image, partition: Partition) -> None:
         partition.settings = self._settings_of(image, partition.id.topic)

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+from functools import partial
 
+from headrace.core.shared_calls import call_each
 from headrace.gateway import Gateway
 from headrace.text import replies
 from headrace.text.connection import TextConnection
@@ -51,8 +53,7 @@ class TextServer:
             self._server.close()
         if self._watching is not None:
             self._watching.cancel()
-        for connection in list(self._connections):
-            connection.abort()
+        call_each(logger, "a client", tuple(self._connections), TextConnection.abort)
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 while self._connections or self._endings:
@@ -68,8 +69,7 @@ class TextServer:
             self._server.close()
         if self._watching is not None:
             self._watching.cancel()
-        for connection in list(self._connections):
-            connection.abort()
+        call_each(logger, "a client", tuple(self._connections), TextConnection.abort)
 
     def admit(self, connection: TextConnection) -> bytes | None:
         """Count a client in; else the line that it is told."""
@@ -94,16 +94,19 @@ class TextServer:
     async def _watch(self) -> None:
         """Close clients that neither ask nor read for too long."""
         loop = asyncio.get_running_loop()
-        limit = self.settings.idle_seconds
         while True:
-            await asyncio.sleep(limit / _CHECKS)
-            now = loop.time()
-            for connection in list(self._connections):
-                if connection.is_alive or connection.is_busy:
-                    connection.is_alive = False
-                    connection.silent_since = now
-                elif now - connection.silent_since >= limit:
-                    connection.hang_up("SILENT_TOO_LONG", f"nothing came for {limit:g} seconds")
+            await asyncio.sleep(self.settings.idle_seconds / _CHECKS)
+            call_each(
+                logger, "a client", tuple(self._connections), partial(self._look_at, loop.time())
+            )
+
+    def _look_at(self, now: float, connection: TextConnection) -> None:
+        limit = self.settings.idle_seconds
+        if connection.is_alive or connection.is_busy:
+            connection.is_alive = False
+            connection.silent_since = now
+        elif now - connection.silent_since >= limit:
+            connection.hang_up("SILENT_TOO_LONG", f"nothing came for {limit:g} seconds")
 
 
 async def serve(gateway: Gateway, settings: TextSettings) -> TextServer:

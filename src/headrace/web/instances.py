@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from typing import Final
 from uuid import uuid4
 
-from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.gateway import Member
 from headrace.protocol.records.decode import Record
@@ -267,7 +266,7 @@ class Instances:
         for group, name in list(self._by_name):
             try:
                 await self.remove(group, name)
-            except HeadraceError as error:
+            except Exception as error:  # whatever it was: the others leave all the same
                 logger.info("a consumer did not leave in order: group=%s error=%s", group, error)
 
     async def _sweep(self) -> None:
@@ -281,7 +280,7 @@ class Instances:
                 logger.info("a consumer instance expired: group=%s member=%s", group, name)
                 try:
                     await self.remove(group, name)
-                except HeadraceError as error:
+                except Exception as error:  # whatever it was: the others expire all the same
                     logger.info("it did not leave in order: group=%s error=%s", group, error)
         self._sweeper = None
 

@@ -7,6 +7,7 @@ the signals, and lets a connection take as long as it likes for its headers.
 import asyncio
 import logging
 from collections.abc import Sequence
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +15,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from headrace.core.shared_calls import call_each
 from headrace.web.app import create_app
 from headrace.web.door import Door
 from headrace.web.errors import ErrorBody
@@ -133,8 +135,7 @@ class WebServer:
         """Stop accepting, end streams, finish short answers."""
         self._server.close()
         self._door.stop_waiting()
-        for connection in list(self._state.connections):
-            connection.shutdown()
+        call_each(logger, "a connection", tuple(self._state.connections), methodcaller("shutdown"))
         tasks = set(self._state.tasks)
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=ANSWERS_SECONDS)
@@ -146,10 +147,8 @@ class WebServer:
     def abort(self) -> None:
         """Drop every connection at once."""
         self._server.close()
-        for connection in list(self._state.connections):
-            transport = connection.transport
-            if transport is not None:
-                transport.abort()
+        transports = [connection.transport for connection in self._state.connections]
+        call_each(logger, "a connection", filter(None, transports), methodcaller("abort"))
 
 
 async def serve(

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
-from headrace.groups.deadlines import Deadlines, Key
+import pytest
+
+from headrace.groups.deadlines import RETRY_MS, Deadlines, Key
 from tests.simulation.loop import VirtualLoop
 
 A: Key = (0, "a")
@@ -70,6 +72,37 @@ def test_whoever_names_the_past_is_looked_at_next_and_does_not_spin() -> None:
     watched = Watched(lambda _, now_ms: now_ms - 5 if now_ms < 103 else None)
     watched.run(lambda: watched.deadlines.at(A, 100))
     assert watched.looks == [(100, A), (101, A), (102, A), (103, A)]
+
+
+def test_one_key_that_raises_leaves_the_others_their_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def due(key: Key, _: int) -> int | None:
+        if key == A:
+            raise ZeroDivisionError("a fault of one group")
+        return None
+
+    watched = Watched(due)
+
+    def start() -> None:
+        watched.deadlines.at(A, 100)
+        watched.deadlines.at(B, 100)
+        watched.deadlines.at((2, "c"), 200)
+
+    watched.run(start)
+    assert watched.looks == [(100, A), (100, B), (200, (2, "c"))]
+    assert "a fault of one group" in caplog.text
+
+
+def test_a_key_that_raised_is_looked_at_again_after_a_while() -> None:
+    def due(_: Key, now_ms: int) -> int | None:
+        if now_ms < 500:
+            raise ZeroDivisionError
+        return None
+
+    watched = Watched(due)
+    watched.run(lambda: watched.deadlines.at(A, 100), ms=RETRY_MS + 1_000)
+    assert watched.looks == [(100, A), (100 + RETRY_MS, A)]
 
 
 def test_nothing_is_looked_at_after_the_end() -> None:

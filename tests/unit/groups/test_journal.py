@@ -13,6 +13,7 @@ from headrace.core.topic_configs import TopicConfig
 from headrace.groups import journal as journal_module
 from headrace.groups.classic.group import ClassicGroup
 from headrace.groups.journal import Journal, PatientReply
+from headrace.groups.records import GroupRecord, encode
 from headrace.groups.step import Answer, Write
 from headrace.log.partition_log import PartitionLog
 from headrace.node.real_seams import RealClock, RealRandomness
@@ -49,7 +50,7 @@ class Fixture:
         )
 
     def write(self, name: str, records: int = 1) -> None:
-        writes = [Write(ClassicGroup(name).record(), applied=True)] * records
+        writes = [applied(ClassicGroup(name).record())] * records
         self.journal.write(writes, [Answer(self.token(name), RESPONSE)], 1)
 
     def flush(self) -> None:
@@ -66,6 +67,10 @@ def fixture(tmp_path: Path) -> Iterator[Fixture]:
     files = UnsyncedFileSystem()
     yield Fixture(files, tmp_path)
     files.close()
+
+
+def applied(record: GroupRecord) -> Write:
+    return Write(record, applied=True, stored=encode(record))
 
 
 async def turn() -> None:
@@ -104,7 +109,7 @@ async def test_a_wait_is_over_when_the_group_decides_not_when_it_is_on_disk(
 
     patient, quick = reply("patient"), reply("quick")
     patient.park_unless_decided()
-    write = Write(ClassicGroup("g").record(), applied=True)
+    write = applied(ClassicGroup("g").record())
     fixture.journal.write([write], [Answer(patient, RESPONSE), Answer(quick, RESPONSE)], 1)
     quick.park_unless_decided()
     assert told == ["patient waits", "patient goes on"]

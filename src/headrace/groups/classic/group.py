@@ -231,8 +231,10 @@ class ClassicGroup:
 
     # Records
 
-    def record(self, assignments: dict[str, bytes] | None = None) -> GroupRecord:
-        """The group as it is written down; members' shares are theirs, or as given."""
+    def record(
+        self, assignments: dict[str, bytes] | None = None, time_ms: int | None = None
+    ) -> GroupRecord:
+        """The group as it is written down; shares and time are its own, or as given."""
         return GroupRecord(
             GroupMetadataKey(group=self.group_id),
             GroupMetadataValue(
@@ -240,7 +242,7 @@ class ClassicGroup:
                 generation=self.generation,
                 protocol=self.protocol,
                 leader=self.leader,
-                current_state_timestamp=self.state_since_ms,
+                current_state_timestamp=self.state_since_ms if time_ms is None else time_ms,
                 members=[
                     MemberMetadata(
                         member_id=member.member_id,

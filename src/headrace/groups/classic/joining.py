@@ -1,5 +1,8 @@
 """JoinGroup: how a member enters a classic group, or comes back to it."""
 
+from copy import copy
+from dataclasses import replace
+
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.classic.group import ClassicGroup, State
 from headrace.groups.classic.member import Member, Protocols
@@ -12,6 +15,7 @@ from headrace.groups.classic.rebalance import (
     rebalance_or_complete,
     refuse_sync,
 )
+from headrace.groups.records import GroupRecord
 from headrace.groups.step import Caller, Step, Token
 from headrace.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -153,17 +157,20 @@ def _replace_static(
     instance_id = request.group_instance_id
     assert instance_id is not None
     old_leader = group.leader
+    record = _record_with_successor(group, request, protocols, caller.new_member_id)
+    if record is not None:
+        # Before anything changes: what cannot be written leaves no trace.
+        step.write_applied(record)
     member = _take_over(group, instance_id, caller.new_member_id, step)
     _update(member, request, protocols, token, step)
     heard_of(member, step)
     if group.state is State.COMPLETING_REBALANCE:
         # The leader may be computing for the old id.
         prepare(group, step, f"static member {instance_id} came back")
-    elif group.state is State.STABLE and group.select_protocol() != group.protocol:
+    elif group.state is State.STABLE and record is None:
         rebalance_or_complete(group, step, f"static member {instance_id} changed its protocols")
     elif group.state is State.STABLE:
         member.joining = None
-        step.write_applied(group.record())
         leads = group.leader == member.member_id
         if caller.api_version >= SKIP_ASSIGNMENT_SINCE:
             return joined(group, member, skip_assignment=leads)
@@ -172,6 +179,28 @@ def _replace_static(
     else:
         maybe_complete_join(group, step)
     return None
+
+
+def _record_with_successor(
+    group: ClassicGroup, request: JoinGroupRequest, protocols: Protocols, new_id: str
+) -> GroupRecord | None:
+    """The stable group as it will be, if it goes on with the same protocol."""
+    if group.state is not State.STABLE:
+        return None
+    old_id = group.instances[request.group_instance_id or ""]
+    successor = replace(
+        group.members[old_id],
+        member_id=new_id,
+        protocols=protocols,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+    )
+    changed = copy(group)
+    changed.members = {key: each for key, each in group.members.items() if key != old_id}
+    changed.members[new_id] = successor
+    if group.leader == old_id:
+        changed.leader = new_id
+    return changed.record() if changed.select_protocol() == group.protocol else None
 
 
 def _take_over(group: ClassicGroup, instance_id: str, new_id: str, step: Step) -> Member:

@@ -1,12 +1,16 @@
 """SyncGroup and Heartbeat: members get their shares and show that they are alive."""
 
-from headrace.core.errors import ApiError, ErrorCode
+import logging
+
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.groups.classic.group import ClassicGroup, State
 from headrace.groups.classic.member import Member
-from headrace.groups.classic.rebalance import heard_of
+from headrace.groups.classic.rebalance import heard_of, prepare, refuse_sync
 from headrace.groups.step import Step, Token
 from headrace.protocol.messages.heartbeat import HeartbeatRequest
 from headrace.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+logger = logging.getLogger(__name__)
 
 
 def sync(group: ClassicGroup, request: SyncGroupRequest, token: Token, step: Step) -> None:
@@ -39,10 +43,17 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, token: Token, step: Ste
 
 def _assign(group: ClassicGroup, shares: dict[str, bytes], step: Step) -> None:
     """The generation is complete: written down first, then told to whoever waits."""
+    try:
+        step.write_applied(group.record(shares, step.time_ms))
+    except HeadraceError as error:
+        # The leader is told; all others join again, since nobody knows what it will do next.
+        logger.error("assignment not written: group=%s error=%s", group.group_id, error)
+        refuse_sync(group.members[group.leader or ""], step, ErrorCode.UNKNOWN_SERVER_ERROR)
+        prepare(group, step, "its assignment could not be written")
+        return
     for member in group.members.values():
         member.assignment = shares.get(member.member_id, b"")
     group.move_to(State.STABLE, step.time_ms)
-    step.write_applied(group.record())
     for member in group.members.values():
         token, member.syncing = member.syncing, None
         if token is not None:

@@ -6,6 +6,7 @@ out what the broker assigned. When something changes they are told REBALANCE_IN_
 join again, naming what they own; that is how they give partitions up.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from headrace.core.errors import ApiError, ErrorCode, MalformedMessage
@@ -129,22 +130,23 @@ def leave(
 ) -> Decided[LeaveGroupResponse]:
     """Remove those members that exist; the others are told why not."""
     identities = request.members or [MemberIdentity(member_id=request.member_id)]
-    gone: list[Member] = []
+    gone: dict[str, Member] = {}
     answers: list[MemberResponse] = []
+    # By instance id in one look: a client decides how many it names.
+    instances = {each.instance_id: each for each in group.members.values() if each.instance_id}
     for identity in identities:
         answer = MemberResponse(
             member_id=identity.member_id, group_instance_id=identity.group_instance_id
         )
         try:
-            member = _leaving(group, identity)
+            member = _leaving(group, identity, instances)
             answer.member_id = member.member_id
-            if member not in gone:
-                gone.append(member)
+            gone[member.member_id] = member
         except ApiError as error:
             answer.error_code = error.code
         answers.append(answer)
     draft = Draft(group, around)
-    became = remove_members(draft, gone) if gone else None
+    became = remove_members(draft, list(gone.values())) if gone else None
     return draft.decided(LeaveGroupResponse(members=answers), downgraded=became)
 
 
@@ -268,14 +270,19 @@ def _known(
     return member, member.classic
 
 
-def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> Member:
+def _leaving(
+    group: ConsumerGroup, identity: MemberIdentity, instances: Mapping[str, Member]
+) -> Member:
     """Who leaves, of either protocol: an administrator sends this too, by instance id alone."""
     instance_id = identity.group_instance_id
     if instance_id is None:
         return group.member(identity.member_id)
-    member = group.static_member(instance_id)
-    member_id = identity.member_id or (member.member_id if member is not None else "")
-    return group.static_member_as(instance_id, member_id)
+    member = instances.get(instance_id)
+    if member is None:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if identity.member_id not in ("", member.member_id):
+        raise ApiError(ErrorCode.FENCED_INSTANCE_ID)
+    return member
 
 
 def _check_generation(member: Member, generation_id: int) -> None:

@@ -111,9 +111,14 @@ class ConsumerGroup:
         return self.timers.next_deadline_ms()
 
     def set_timers(self, changes: Iterable[TimerChange]) -> None:
-        """Take over the soft side of a decision, after its records were applied."""
+        """Take over the soft side of a decision, after its records were applied.
+
+        Timers belong to members: what the decision began for somebody whom it then removed or
+        replaced is dropped here, and `_apply_member` stops what ran for such a member before.
+        """
         for change in changes:
-            self.timers.change(change)
+            if change.member_id in self.members:
+                self.timers.change(change)
 
     def loaded(self, now_ms: int, session_timeout_ms: int) -> None:
         """Begin every member's time anew, once the log has been replayed."""

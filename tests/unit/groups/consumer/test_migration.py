@@ -1,5 +1,6 @@
 """Groups that change their protocol while they live, and classic members in consumer groups."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -48,6 +49,11 @@ def owners(coordinator: Coordinator) -> dict[str, set[int]]:
         member.member_id: {partition.partition for partition in member.assigned}
         for member in coordinator.group.members.values()
     }
+
+
+def timed(coordinator: Coordinator) -> set[str]:
+    """Members that some timer runs for."""
+    return {member_id for member_id, _ in coordinator.group.timers.expired(sys.maxsize)}
 
 
 def run(classic: Sequence[ClassicClient], modern: Sequence[Client], rounds: int = 12) -> None:
@@ -252,6 +258,31 @@ def test_a_static_classic_member_can_take_the_place_of_a_consumer_one(
     assert group.state is State.STABLE
     assert back.sync() is ErrorCode.NONE
     assert len(back.owned["t"]) == 2
+
+
+def test_a_static_member_that_changes_its_protocol_leaves_no_timer_behind(
+    coordinator: Coordinator,
+) -> None:
+    classic_group(coordinator, instance_id="i")
+    modern = Client("m", ["t"], instance_id="i")
+    assert modern.beat(coordinator) is ErrorCode.NONE
+    silent = Client("silent", ["t"])
+    silent.beat(coordinator)
+    for _ in range(60):
+        coordinator.advance(1_000)
+        assert modern.beat(coordinator) is ErrorCode.NONE
+        modern.reconcile()
+    assert coordinator.group.members.keys() == {"m"}, "the silent one is missed"
+    assert coordinator.group.state_name() == "Stable"
+
+
+def test_a_static_member_under_a_new_id_leaves_no_timer_behind(coordinator: Coordinator) -> None:
+    modern = Client("m", ["t"])
+    modern.beat(coordinator)
+    ClassicClient(coordinator, instance_id="i").join()
+    back = ClassicClient(coordinator, instance_id="i")
+    back.join()
+    assert timed(coordinator) <= coordinator.group.members.keys()
 
 
 # Classic members among others
