@@ -346,7 +346,8 @@ class Groups:
     def _abandon(self, home: Home, step: Step, asks: Reply | None = None) -> None:
         """Nobody knows what state a decision left that failed half way: read the shard anew."""
         logger.exception("a decision failed half way: partition=%d", home.index)
-        refuse([each for each in step.answers if each.token is not asks], ErrorCode.NOT_COORDINATOR)
+        unanswered = [each for each in step.answers if each.token is not asks]
+        refuse(unanswered, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self._read_anew(home, asks)
 
     def _carry_out(self, home: Home, group_id: str, step: Step) -> None:
