@@ -50,6 +50,7 @@ class IndexedFile:
         "_times",
         "_unindexed_bytes",
         "base_offset",
+        "closed_ms",
         "created_ms",
         "directory",
         "files",
@@ -62,7 +63,10 @@ class IndexedFile:
         self.files = files
         self.directory = directory
         self.base_offset = Offset(base_offset)
+        # By the clock: of the first append (0 if another process made it), and of the last, known
+        # once another segment is written to.
         self.created_ms = created_ms
+        self.closed_ms: int | None = None
         # Of the first batch; None until known. Rolling by time counts from it.
         self.first_timestamp: int | None = None
         # Next offset and size of the file; one object, so that readers see both move at once.

@@ -97,7 +97,8 @@ class PartitionLog(ShapedLog):
             return
         self._segments = Segments(self.files, self.directory, opened.segments)
         active = self._segments.active
-        active.created_ms = self._clock.now_ms()
+        # The first append was no later than the last, which is all that the file tells.
+        active.created_ms = min(self._clock.now_ms(), self.files.modified_ms(active.path()))
         self._roll_limit_ms = roll_limit_ms(self.config, active)
         self._unsynced_indexes = tuple(opened.reindexed)
         self._history.snapshots = tuple(opened.snapshots)
@@ -240,6 +241,7 @@ class PartitionLog(ShapedLog):
                 # First, since the name may be there whatever comes of the rest.
                 self._unsynced_names = True
                 segment.create_file(self._reserve_bytes)
+            segment.created_ms = self._clock.now_ms()
             return segment
         return self._roll()
 

@@ -78,7 +78,6 @@ def decode_snapshot(data: bytes) -> ProducerStates | None:
         producer.last_timestamp = timestamp
         producer.coordinator_epoch = coordinator_epoch
         producer.transaction_start = start
-        producer.seen = False
     return states
 
 

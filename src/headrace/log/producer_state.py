@@ -58,8 +58,8 @@ class Producer:
         self.coordinator_epoch = -1
         self.transaction_start = -1
         self.last_timestamp = -1
-        # Appended since expiry last looked, and when that was: a producer that writes old
-        # timestamps is alive too.
+        # Whether it appended (or was loaded) since expiry last looked, and when that look found
+        # it so. By the broker's clock: records carry whatever time their sender likes.
         self.seen = True
         self.seen_ms = -1
 
@@ -81,11 +81,10 @@ class Producer:
 class ProducerStates:
     """All producers of a partition, as of one offset."""
 
-    __slots__ = ("_looked_ms", "_producers")
+    __slots__ = ("_producers",)
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
-        self._looked_ms = -1
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -155,16 +154,18 @@ class ProducerStates:
             producer.transaction_start = last_offset - delta
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that sent nothing for too long; one in a transaction stays."""
-        looked_ms = now_ms if self._looked_ms < 0 else self._looked_ms
-        self._looked_ms = now_ms
+        """Forget producers that sent nothing for too long; one in a transaction stays.
+
+        Never too soon: silence counts from the look that found a producer alive, at most one
+        interval between looks after its last batch. A producer loaded from disk is taken for
+        alive, since nobody knows how long it was silent.
+        """
         gone: list[int] = []
         for producer_id, producer in self._producers.items():
             if producer.seen:
                 producer.seen = False
-                producer.seen_ms = looked_ms
-            last_ms = max(producer.last_timestamp, producer.seen_ms)
-            if producer.transaction_start < 0 and now_ms - last_ms >= expiration_ms:
+                producer.seen_ms = now_ms
+            if producer.transaction_start < 0 and now_ms - producer.seen_ms >= expiration_ms:
                 gone.append(producer_id)
         for producer_id in gone:
             del self._producers[producer_id]

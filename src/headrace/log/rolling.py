@@ -44,10 +44,17 @@ def roll_due(
 
 
 def time_due(segment: Segment, timestamp: int, clock: Clock, limit_ms: int) -> bool:
-    """Record time counts where there is one, so that replayed data rolls as it did at first."""
+    """For an append. Record time counts where there is one, so that replayed data rolls as it did
+    at first; it is compared with record time only, never with the clock."""
     first = segment.load_first_timestamp()
-    waited = timestamp - first if first >= 0 else clock.now_ms() - segment.created_ms
-    return waited > limit_ms
+    if first < 0:
+        return clock_due(segment, clock.now_ms(), limit_ms)
+    return timestamp - first > limit_ms
+
+
+def clock_due(segment: Segment, now_ms: int, limit_ms: int) -> bool:
+    """For a look without an append: whatever the records say, the first one came so long ago."""
+    return now_ms - segment.created_ms > limit_ms
 
 
 def indexes_full(segment: Segment, config: LogConfig) -> bool:

@@ -28,7 +28,7 @@ from headrace.log.names import DELETED, LOG, offset_name
 from headrace.log.producer_state import ProducerStates
 from headrace.log.recovery import add_epochs
 from headrace.log.retention import expired_segments
-from headrace.log.rolling import roll_limit_ms, time_due
+from headrace.log.rolling import clock_due, roll_limit_ms
 from headrace.log.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class ShapedLog(DurableLog):
         """Roll a segment that has data and spans its time by the clock, written to or not."""
         with self._lock:
             active = self._segments.active
-            due = active.size > 0 and time_due(active, now_ms, self._clock, self._roll_limit_ms)
+            due = active.size > 0 and clock_due(active, now_ms, self._roll_limit_ms)
             if due and self._failure is None:
                 self._roll()
         return due
@@ -72,6 +72,7 @@ class ShapedLog(DurableLog):
                 # At a restart that name would end the old segment, whatever is in it by then.
                 self._failure = StorageError(f"cannot roll {self.directory}: {error}")
             raise
+        old.closed_ms = segment.created_ms
         self._roll_limit_ms = roll_limit_ms(self.config, segment)
         self._unsynced_indexes = (*self._unsynced_indexes, old)
         if self.config.preallocate:
@@ -271,16 +272,31 @@ class ShapedLog(DurableLog):
     @property
     def segment_facts(self) -> tuple[SegmentFacts, ...]:
         """What a compaction plan wants to know, the active segment last."""
-        return tuple(
-            SegmentFacts(
-                segment.base_offset,
-                segment.next_offset,
-                segment.size,
-                segment.load_first_timestamp(),
-                segment.max_timestamp,
+        facts: list[SegmentFacts] = []
+        segments = self._segments.all
+        closed_ms = -1
+        for segment in segments:
+            before_ms, closed_ms = closed_ms, self._closed_ms(segment, segment is segments[-1])
+            facts.append(
+                SegmentFacts(
+                    segment.base_offset,
+                    segment.next_offset,
+                    segment.size,
+                    _begun_ms(segment.created_ms, before_ms, closed_ms),
+                    closed_ms,
+                )
             )
-            for segment in self._segments
-        )
+        return tuple(facts)
+
+    def _closed_ms(self, segment: Segment, is_active: bool) -> int:
+        """When a segment was last appended to, by the clock; asked of the file once."""
+        now_ms = self._clock.now_ms()
+        if is_active:
+            return now_ms
+        if segment.closed_ms is None:
+            # A copied or restored file may claim to be of tomorrow.
+            segment.closed_ms = min(now_ms, self.files.modified_ms(segment.path()))
+        return segment.closed_ms
 
     def compactable_offset(self, high_watermark: Offset) -> Offset:
         """Up to where compaction may go: recovery takes a hole past the recovery point for lost
@@ -383,3 +399,14 @@ class ShapedLog(DurableLog):
                 if states is None
                 else states.expire(now_ms, self.config.producer_id_expiration_ms)
             )
+
+
+def _begun_ms(created_ms: int, before_ms: int, closed_ms: int) -> int:
+    """When a segment got its first record, by the clock.
+
+    Of a segment that an earlier process wrote nobody knows: not before the one before it was
+    closed (unless that was rewritten since), not after it was closed itself.
+    """
+    if created_ms > 0:
+        return created_ms
+    return closed_ms if before_ms < 0 else min(before_ms, closed_ms)

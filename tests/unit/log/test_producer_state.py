@@ -9,10 +9,23 @@ from headrace.protocol.records.header import BatchHeader, parse_header
 from tests.support.logs import START_MS, batch
 
 MAX_SEQUENCE = 2**31 - 1
+YEAR_2100_MS = 4_102_444_800_000
 
 
-def header(sequence: int, count: int = 1, *, epoch: int = 0, producer_id: int = 7) -> BatchHeader:
-    sent = batch(count, producer_id=producer_id, producer_epoch=epoch, sequence=sequence)
+def header(
+    sequence: int,
+    count: int = 1,
+    *,
+    epoch: int = 0,
+    producer_id: int = 7,
+    timestamp: int = START_MS,
+) -> BatchHeader:
+    sent = batch(
+        timestamps=[timestamp] * count,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        sequence=sequence,
+    )
     return parse_header(sent)
 
 
@@ -96,6 +109,36 @@ def test_a_producer_of_old_timestamps_is_alive_while_it_writes() -> None:
     states.update(header(1), 1)
     assert states.expire(later + 900, 1000) == 0
     assert states.expire(later + 2000, 1000) == 1
+
+
+@pytest.mark.parametrize("stamp", [0, START_MS, YEAR_2100_MS])
+def test_a_producer_that_was_loaded_lives_on_from_then(stamp: int) -> None:
+    """Whatever its records say: nobody knows how long it was silent before."""
+    sent_before = ProducerStates()
+    sent_before.update(header(0, timestamp=stamp), 0)
+    loaded = decode_snapshot(encode_snapshot(sent_before))
+    assert loaded is not None
+    later = START_MS + 10**9
+    assert loaded.expire(later, 1000) == 0
+    assert loaded.expire(later + 999, 1000) == 0
+    assert loaded.expire(later + 1000, 1000) == 1
+
+
+@pytest.mark.parametrize("stamp", [-1, 0, START_MS, YEAR_2100_MS])
+def test_no_record_says_how_long_its_producer_lives(stamp: int) -> None:
+    states = ProducerStates()
+    states.update(header(0, timestamp=stamp), 0)
+    assert states.expire(START_MS, 1000) == 0
+    assert states.expire(START_MS + 999, 1000) == 0
+    assert states.expire(START_MS + 1000, 1000) == 1
+
+
+def test_a_producer_that_wrote_since_the_last_look_is_not_forgotten() -> None:
+    """However long ago that look was."""
+    states = sent((0, 1))
+    states.expire(START_MS, 1000)
+    states.update(header(1), 1)
+    assert states.expire(START_MS + 300_000, 1000) == 0
 
 
 def test_an_open_transaction_keeps_its_producer() -> None:

@@ -1,22 +1,28 @@
 """Compacted segments take the place of those they were made from."""
 
+import pytest
+
 from headrace.core.ids import Offset
 from headrace.log.compaction.compactor import compact_log
 from headrace.log.compaction.request import CompactionRequest, CompactionResult, SegmentRange
 from headrace.log.config import LogConfig
 from headrace.log.directory import LogDirectory
 from headrace.log.partition_log import PartitionLog
+from tests.simulation.disk import SimulatedFileSystem
 from tests.support.logs import (
     ORDERS,
     START_MS,
     TOPIC_ID,
+    ToldClock,
     append,
     batch,
     open_directory,
+    open_log,
     read_all,
     simulated_disk,
 )
 
+YEAR_2100_MS = 4_102_444_800_000
 COMPACTING = LogConfig(
     segment_bytes=500,
     index_interval_bytes=100,
@@ -101,5 +107,22 @@ def test_facts_tell_what_a_plan_wants_to_know() -> None:
     _, log = written(10)
     facts = log.segment_facts
     assert [fact.base_offset for fact in facts] == [s.base_offset for s in log.segments]
-    assert (facts[0].first_timestamp, facts[-1].max_timestamp) == (START_MS, START_MS + 9)
     assert facts[-1].next_offset == 10
+
+
+@pytest.mark.parametrize("stamp", [0, START_MS, YEAR_2100_MS])
+def test_how_old_a_segment_is_follows_from_the_clock_whatever_its_records_say(stamp: int) -> None:
+    clock = ToldClock()
+    disk = SimulatedFileSystem(clock.now_ms)
+    disk.make_directory("/")
+    log = open_log(disk, COMPACTING, clock=clock)
+    for number in range(10):
+        append(log, batch(timestamps=[stamp + number]))
+        clock.ms += 1000
+    found = [(fact.begun_ms - START_MS, fact.closed_ms - START_MS) for fact in log.segment_facts]
+    assert found[:2] == [(0, 6000), (6000, 10_000)]
+    log.flush()
+    log.close()
+    again = open_log(disk, COMPACTING, clock=clock, clean=True, recovery_point=10)
+    found = [(fact.begun_ms - START_MS, fact.closed_ms - START_MS) for fact in again.segment_facts]
+    assert found[:2] == [(5000, 5000), (9000, 10_000)], "as far as the files tell"

@@ -12,6 +12,7 @@ from headrace.log.config import LogConfig
 from headrace.log.partition_log import PartitionLog
 from headrace.log.real_files import RealFileSystem
 from headrace.log.rolling import roll_limit_ms
+from tests.simulation.disk import SimulatedFileSystem
 from tests.support.logs import (
     START_MS,
     ToldClock,
@@ -22,6 +23,8 @@ from tests.support.logs import (
     read_all,
     simulated_disk,
 )
+
+YEAR_2100_MS = 4_102_444_800_000
 
 
 def bases(log: PartitionLog) -> list[int]:
@@ -87,6 +90,47 @@ def test_a_segment_that_is_not_written_to_rolls_when_its_time_is_over() -> None:
     assert not log.roll_if_due(START_MS + 1000)
     assert log.roll_if_due(START_MS + 1001)
     assert bases(log) == [0, 1]
+
+
+@pytest.mark.parametrize("stamp", [0, START_MS, YEAR_2100_MS])
+def test_a_look_at_the_clock_counts_from_the_first_append(stamp: int) -> None:
+    """Not from what the records say, nor from when the empty file was made."""
+    clock = ToldClock()
+    log = open_log(simulated_disk(), LogConfig(segment_ms=1000), clock=clock)
+    clock.ms += 5000
+    append(log, batch(timestamps=[stamp]))
+    assert not log.roll_if_due(clock.ms)
+    append(log, batch(timestamps=[stamp]))
+    assert not log.roll_if_due(clock.ms + 1000)
+    assert log.roll_if_due(clock.ms + 1001)
+    clock.ms += 1001
+    assert bases(log) == [0, 2]
+    append(log, batch(timestamps=[stamp]))
+    assert not log.roll_if_due(clock.ms + 1000)
+    assert bases(log) == [0, 2]
+
+
+@pytest.mark.parametrize("stamp", [0, START_MS, YEAR_2100_MS])
+def test_a_segment_that_was_loaded_is_as_old_as_its_last_change(stamp: int) -> None:
+    clock = ToldClock()
+    disk = SimulatedFileSystem(clock.now_ms)
+    disk.make_directory("/")
+    log = open_log(disk, LogConfig(segment_ms=1000), clock=clock)
+    append(log, batch(timestamps=[stamp]))
+    log.close()
+    clock.ms += 600
+    log = open_log(disk, LogConfig(segment_ms=1000), clock=clock, clean=True, recovery_point=1)
+    assert not log.roll_if_due(clock.ms)
+    assert not log.roll_if_due(clock.ms + 400)
+    assert log.roll_if_due(clock.ms + 401)
+
+
+@pytest.mark.parametrize("stamp", [0, START_MS, YEAR_2100_MS])
+def test_records_of_any_age_stay_together_when_they_are_of_one_age(stamp: int) -> None:
+    log = open_log(simulated_disk(), LogConfig(segment_ms=1000))
+    for number in range(5):
+        append(log, batch(timestamps=[stamp + number]))
+    assert bases(log) == [0]
 
 
 def test_a_new_config_takes_effect_at_once() -> None:

@@ -29,6 +29,7 @@ from headrace.log.compaction.rewrite import (
     seal,
     seal_empty,
 )
+from headrace.log.config import MAX_INT64
 from headrace.log.names import CLEANED, LOG, offset_name
 from headrace.log.sparse_index import OFFSET_ENTRY
 from headrace.protocol.records.header import (
@@ -234,7 +235,8 @@ class _Compaction:
                 data, start, header, bits, drop_tombstones=drop, delete_horizon=None
             )
             if kept.has_tombstones and horizon is None:
-                horizon = self._request.now_ms + self._request.delete_retention_ms
+                # It is stored in 64 bits, and `delete.retention.ms` may be as large as these.
+                horizon = min(self._request.now_ms + self._request.delete_retention_ms, MAX_INT64)
                 kept = keep_records_and_tombstones(
                     data, start, header, bits, drop_tombstones=False, delete_horizon=horizon
                 )

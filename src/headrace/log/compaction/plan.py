@@ -4,6 +4,9 @@
 
 Uncleanable are the active segment, what is not yet stable (high watermark, open transactions),
 and, counted from the first segment that is too young, everything within `min.compaction.lag.ms`.
+
+Ages are by the broker's clock, from when records were appended: a lag is time spent in the log,
+and records replayed from 1970 or stamped 2100 have spent as much of it there as any.
 """
 
 from collections.abc import Sequence
@@ -19,8 +22,10 @@ class SegmentFacts:
     base_offset: int
     next_offset: int
     size: int
-    first_timestamp: int
-    max_timestamp: int
+    begun_ms: int
+    """When it was first appended to, by the clock."""
+    closed_ms: int
+    """When it was last appended to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ def plan_compaction(
         too_young = (
             config.min_compaction_lag_ms > 0
             and segment.next_offset > first_dirty_offset
-            and segment.max_timestamp > now_ms - config.min_compaction_lag_ms
+            and segment.closed_ms > now_ms - config.min_compaction_lag_ms
         )
         if segment.next_offset > first_unstable_offset or too_young:
             break
@@ -59,13 +64,7 @@ def plan_compaction(
     if not dirty_bytes:
         return None
     ratio = dirty_bytes / sum(segment.size for segment in candidates)
-    overdue = _oldest_ms(dirty) < now_ms - config.max_compaction_lag_ms
+    overdue = dirty[0].begun_ms < now_ms - config.max_compaction_lag_ms
     if not overdue and ratio <= config.min_cleanable_dirty_ratio:
         return None
     return CompactionPlan(tuple(candidates), ratio, overdue)
-
-
-def _oldest_ms(dirty: Sequence[SegmentFacts]) -> int:
-    """When the first dirty record was written, as far as segments tell."""
-    known = [segment.first_timestamp for segment in dirty if segment.first_timestamp >= 0]
-    return min(known) if known else 2**63 - 1

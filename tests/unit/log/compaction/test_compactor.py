@@ -136,6 +136,15 @@ def test_a_tombstone_stays_for_its_time_and_then_goes(log: CompactedLog, codec: 
     assert [r.timestamp for r in log.records()] == [101, 151]
 
 
+def test_a_tombstone_may_be_kept_for_ever(log: CompactedLog) -> None:
+    """The longest `delete.retention.ms` there is; the horizon is stored in 64 bits."""
+    log.add_segment([batch(0, ("a", "1"), ("b", "1"))])
+    log.add_segment([batch(2, ("a", None), ("c", "1"), time=150)])
+    log.compact(log.request(now_ms=5000, delete_retention_ms=2**63 - 1))
+    assert [h.delete_horizon for h, _ in log.batches()] == [None, 2**63 - 1]
+    assert [r.timestamp for r in log.records()] == [101, 150, 151]
+
+
 def test_a_tombstone_that_is_superseded_goes_at_once(log: CompactedLog) -> None:
     log.add_segment([batch(0, ("a", None), ("b", "1"))])
     log.add_segment([batch(2, ("a", "1"))])
