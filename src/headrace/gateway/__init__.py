@@ -15,6 +15,7 @@ from headrace.gateway.reading import Follower
 from headrace.gateway.values import (
     GatewayLimits,
     IdempotencyKeyReused,
+    NotTried,
     OutRecord,
     Produced,
     ReadResult,
@@ -30,6 +31,7 @@ __all__ = [
     "IdempotencyKeyReused",
     "Member",
     "MemberSettings",
+    "NotTried",
     "OutRecord",
     "Produced",
     "ReadResult",

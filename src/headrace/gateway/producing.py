@@ -1,6 +1,6 @@
 """Writing: records to partitions, and what became of each of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from headrace.client.aio.client import AsyncClient
@@ -10,7 +10,13 @@ from headrace.gateway.batching import NOBODY, Batch, Packer, spread
 from headrace.gateway.idempotency import Claims
 from headrace.gateway.sending import BATCHES_REMEMBERED, Send
 from headrace.gateway.topics import Topics
-from headrace.gateway.values import GatewayLimits, OutRecord, Produced, TooManyRecords
+from headrace.gateway.values import (
+    GatewayLimits,
+    NotTried,
+    OutRecord,
+    Produced,
+    TooManyRecords,
+)
 
 _TOPICS_REMEMBERED: Final = 10_000
 _tuple = tuple.__new__
@@ -115,7 +121,7 @@ def _place(out: list[Produced | None], batch: Batch, acks: int) -> None:
     partition, base, error = batch.partition, batch.base_offset, batch.error
     if error is not None:
         for delta, index in enumerate(batch.indexes):
-            out[index] = Produced(partition, -1, _own_reason(error, batch.reasons, delta))
+            out[index] = Produced(partition, -1, _own_reason(error, batch, delta))
     elif not acks:
         for index in batch.indexes:
             out[index] = Produced(partition, -1)
@@ -124,7 +130,11 @@ def _place(out: list[Produced | None], batch: Batch, acks: int) -> None:
             out[index] = _tuple(Produced, (partition, base + delta, None))
 
 
-def _own_reason(error: HeadraceError, reasons: Mapping[int, str], delta: int) -> HeadraceError:
+def _own_reason(error: HeadraceError, batch: Batch, delta: int) -> HeadraceError:
     """What the broker said of this record, where it told them apart."""
-    reason = reasons.get(delta)
-    return ApiError(error.code, reason, hint=error.hint) if reason else error
+    if not batch.reasons:
+        return error
+    reason = batch.reasons.get(delta)
+    if reason is None:
+        return NotTried(batch.partition)
+    return ApiError(error.code, reason or error.message, hint=error.hint)

@@ -17,7 +17,7 @@ from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
 from headrace.gateway.batching import Batch, Packer
 from headrace.gateway.topics import Topics
-from headrace.gateway.values import RepeatedTooLate, TooManyRecords
+from headrace.gateway.values import NotTried, RepeatedTooLate, TooManyRecords
 from headrace.protocol.message import Message
 from headrace.protocol.messages.produce import (
     PartitionProduceData,
@@ -49,6 +49,18 @@ _NOT_WRITTEN: Final = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
+# What lies in the records themselves: others of the same partition may well be taken.
+_OF_RECORDS: Final = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+    }
+)
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+# What lies in the topic: every record would be refused like the first.
+_OF_TOPIC: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 
 
 class Send:
@@ -95,7 +107,7 @@ class Send:
             delay_ms = self._client.session.backoff.delay_ms(failures)
             if self._client.now_ms() + delay_ms >= self._deadline_ms:
                 for error, partition in unlucky:
-                    self._give_up(partition, error)
+                    self._stop_at_first(partition, error)
                 continue
             await asyncio.sleep(delay_ms / 1000)
             await self._look_again(unlucky)
@@ -196,15 +208,19 @@ class Send:
         code = error.code
         if code in STALE_METADATA:
             self._topics.forget(self._topic)
-        if code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.indexes) > 1:
+        if code in _TOO_LARGE and len(batch.indexes) > 1:
             self._too_large.append(batch)
         elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._batches_max is not None:
             # The first run of this key was cut smaller: the topic's limit has been raised since.
             self._cut(batch, RepeatedTooLate(self._topic, batch.partition))
         elif self._may_retry(error):
             unlucky.append((error, batch.partition))
-        else:
+        elif code in _OF_TOPIC:
             self._give_up(batch.partition, error)
+        elif code in _OF_RECORDS and self._batches_max is None:
+            self._refuse_records(batch, error)
+        else:
+            self._stop_at_first(batch.partition, error)
 
     async def _cut_too_large(self) -> None:
         refused, self._too_large = self._too_large, []
@@ -234,7 +250,7 @@ class Send:
         """
         partition = refused.partition
         if len(refused.indexes) == 1:
-            self._give_up(partition, error)
+            self._stop_at_first(partition, error)
             return
         if limit is None or limit >= len(refused.data):
             limit, at_once = len(refused.data) - 1, None
@@ -264,8 +280,42 @@ class Send:
         if not queue:
             del self._queues[batch.partition]
 
+    def _refuse_records(self, batch: Batch, error: HeadraceError) -> None:
+        """Records that are refused for what they are fail alone; the others are sent without them.
+
+        The broker names them, or they are found by halving.
+        """
+        partition, indexes, reasons = batch.partition, batch.indexes, batch.reasons
+        bad = sorted(delta for delta in reasons if 0 <= delta < len(indexes))
+        if len(indexes) == 1 or len(bad) == len(indexes):
+            batch.error = error
+            self._finish(batch)
+            return
+        queue = self._queues[partition]
+        if not bad:
+            queue[:1] = self._packer.halves(partition, indexes, batch.first)
+            return
+        refused = Batch(partition, [indexes[delta] for delta in bad], batch.first, bytearray())
+        refused.error = error
+        refused.reasons = {at: reasons[delta] for at, delta in enumerate(bad)}
+        self.done.append(refused)
+        good = [index for delta, index in enumerate(indexes) if delta not in reasons]
+        queue[:1] = self._packer.pack(partition, good, batch.first)
+
+    def _stop_at_first(self, partition: int, error: HeadraceError) -> None:
+        """The partition's first batch has failed for good, and order forbids those behind it.
+
+        Under a key their sequences would leave a hole; after an unknown outcome, or when time is
+        up, a client that sends the first again would find it behind them.
+        """
+        first, *behind = self._queues.pop(partition)
+        first.error = error
+        for batch in behind:
+            batch.error = NotTried(partition)
+        self.done += [first, *behind]
+
     def _give_up(self, partition: int, error: HeadraceError) -> None:
-        """The partition's first batch failed for good; those behind it are not tried."""
+        """What is wrong lies in the partition, or in all of its batches."""
         for batch in self._queues.pop(partition, ()):
             batch.error = error
             self.done.append(batch)

@@ -82,6 +82,18 @@ class TooManyKeys(ApiError):
         )
 
 
+class NotTried(ApiError):
+    """Records that were not written because of others before them, and may be sent again."""
+
+    def __init__(self, partition: int | None) -> None:
+        where = "" if partition is None else f" of partition {partition}"
+        super().__init__(
+            ErrorCode.OPERATION_NOT_ATTEMPTED,
+            f"not tried, since records{where} before this one have failed",
+            hint="it is in no log: send it again",
+        )
+
+
 class RepeatedTooLate(ApiError):
     """The broker has these records, and no longer knows where."""
 

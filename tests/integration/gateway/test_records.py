@@ -260,3 +260,41 @@ async def test_rules_of_the_topic_hold_here_too(gateway: Gateway) -> None:
     await gateway.admin.alter_configs({resource: [change]})
     await gateway.produce("orders", [OutRecord(b"v", timestamp_ms=1)])
     assert (await gateway.read("orders", 0)).records[0].timestamp > 1_700_000_000_000
+
+
+# -- each record has its own outcome
+
+
+async def test_a_record_that_is_too_large_fails_alone(gateway: Gateway) -> None:
+    """Whatever stands before or behind it, and in however many batches."""
+    await create(gateway, "orders", 1, max_message_bytes="1000")
+    large = OutRecord(b"x" * 2_000)
+    records = [large, OutRecord(b"a"), large, OutRecord(b"b"), large]
+    done = await gateway.produce("orders", records)
+    assert [each.offset for each in done] == [-1, 0, -1, 1, -1]
+    codes = [None if each.error is None else each.error.code for each in done]
+    assert codes == [ErrorCode.MESSAGE_TOO_LARGE, None] * 2 + [ErrorCode.MESSAGE_TOO_LARGE]
+    assert await values(gateway, "orders") == [b"a", b"b"]
+
+
+async def test_an_invalid_record_fails_alone(gateway: Gateway) -> None:
+    """A compacted topic takes no record without a key."""
+    await create(gateway, "orders", 1, cleanup_policy="compact")
+    keyless = OutRecord(b"keyless")
+    records = [OutRecord(b"a", b"k"), keyless, OutRecord(b"b", b"k"), keyless]
+    done = await gateway.produce("orders", records)
+    assert [each.offset for each in done] == [0, -1, 1, -1]
+    assert {each.error.code for each in done if each.error} == {ErrorCode.INVALID_RECORD}
+    assert await values(gateway, "orders") == [b"a", b"b"]
+
+
+async def test_what_a_key_cannot_vouch_for_is_said_not_to_be_tried(gateway: Gateway) -> None:
+    """Sequences have no holes: behind a refused batch nothing can be written under the key."""
+    await create(gateway, "orders", 1, max_message_bytes="1000")
+    records = [OutRecord(b"a"), OutRecord(b"x" * 2_000), OutRecord(b"b")]
+    for _ in range(2):
+        done = await gateway.produce("orders", records, key="k")
+        assert [each.offset for each in done] == [0, -1, -1]
+        codes = [None if each.error is None else each.error.code for each in done]
+        assert codes == [None, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.OPERATION_NOT_ATTEMPTED]
+    assert await values(gateway, "orders") == [b"a"]
