@@ -12,9 +12,9 @@ A partition is open (`logs`), or has a directory that nobody has opened (`partit
 that could not be opened stays there, with all that the tables say about it, until it is opened,
 deleted or set aside. What is stray is for the metadata to say, not for this directory.
 
-`checkpoint`, `checkpoint_log_starts`, `rename_deleted` and `remove_deleted` may run in a worker,
-also beside each other; the rest belongs to one thread. Creating a partition, and a truncation below
-what is checkpointed, wait for a table that is just being written.
+`checkpoint`, `checkpoint_log_starts`, `forget_deleted`, `rename_deleted` and `remove_deleted` may
+run in a worker, also beside each other; the rest belongs to one thread. Creating a partition, and
+a truncation below what is checkpointed, wait for a table that is just being written.
 """
 
 import json
@@ -244,6 +244,16 @@ class LogDirectory:
             except OSError as error:
                 logger.error("cannot be set aside: partition=%s error=%s", partition, error)
 
+    def remembers(self, partition: TopicPartition) -> bool:
+        """Whether the tables have something about an earlier partition of this name."""
+        return partition not in self._on_disk and (
+            partition in self._log_starts or partition in self._recovery_points
+        )
+
+    def forget_deleted(self) -> None:
+        """Take what is neither open nor on disk out of the tables; may run in a worker."""
+        self._write_tables()
+
     def _forget(self, partition: TopicPartition) -> None:
         """Take what an earlier partition of this name left in the tables out of them.
 
@@ -252,7 +262,7 @@ class LogDirectory:
         """
         # Inside, since a worker may be writing the earlier partition's offsets at this moment.
         with self._checkpointing:
-            if partition in self._log_starts or partition in self._recovery_points:
+            if self.remembers(partition):
                 self._write_both()
 
     def _part_with(self, partition: TopicPartition, suffix: str, due_ms: int | None) -> None:
