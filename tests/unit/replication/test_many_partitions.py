@@ -24,6 +24,7 @@ from headrace.controller.image import (
     Topic,
 )
 from headrace.core.broker_configs import BrokerConfig
+from headrace.core.files import Buffer
 from headrace.core.ids import NodeId
 from headrace.log.directory import LogDirectory
 from headrace.protocol.records.header import parse_header
@@ -34,7 +35,7 @@ from tests.support.logs import ToldClock, batch
 
 T = TypeVar("T")
 NODE = NodeId(0)
-FEW, MANY = 300, 1_200
+FEW, MANY = 200, 800
 NAME = "t"
 CONFIGS = ConfigResource(ResourceType.TOPIC, NAME)
 OUR_CONFIGS = ConfigResource(ResourceType.BROKER, str(NODE))
@@ -73,17 +74,34 @@ class Steps:
             await asyncio.sleep(0)
 
 
+class WatchedFiles(UnsyncedFileSystem):
+    """Changes of the disk are for a worker while a change of the metadata is followed."""
+
+    for_workers_only = False
+
+    def write_file(self, path: str, data: Buffer) -> None:
+        assert not self.for_workers_only, path
+        super().write_file(path, data)
+
+    def rename(self, old: str, new: str) -> None:
+        assert not self.for_workers_only, old
+        super().rename(old, new)
+
+
 class Worker:
     """Runs calls at once; their steps count, but hold up nobody."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Steps, files: WatchedFiles) -> None:
         self._steps = steps
+        self._files = files
 
     async def run(self, call: Callable[[], T]) -> T:
         self._steps.turn_ended()
+        self._files.for_workers_only = False
         try:
             return call()
         finally:
+            self._files.for_workers_only = True
             self._steps.held = 0
 
 
@@ -101,7 +119,7 @@ class Broker:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._files = UnsyncedFileSystem()
+        self._files = WatchedFiles()
         self.steps = Steps()
         self.start()
 
@@ -111,13 +129,17 @@ class Broker:
             self._files, str(self._path), ToldClock(), randomness, node_id=NODE
         )
         config = BrokerConfig.from_static({"log.dirs": str(self._path)})
-        self.replicas = Replicas(self.directory, NODE, config, Worker(self.steps), on_dirty=None)
+        self.replicas = Replicas(
+            self.directory, NODE, config, Worker(self.steps, self._files), on_dirty=None
+        )
 
     async def follow(self, before: Image, after: Image, delta: Delta) -> None:
         other = asyncio.get_running_loop().create_task(self.steps.another_client())
         await asyncio.sleep(0)
+        self._files.for_workers_only = True
         with self.steps.counted():
             await self.replicas.follow(before, after, delta)
+        self._files.for_workers_only = False
         other.cancel()
 
     def write_everywhere(self) -> None:
