@@ -10,8 +10,15 @@ import pytest
 
 from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.errors import ErrorCode
+from headrace.core.ids import TopicPartition
 from headrace.groups.offsets_topic import partition_for
+from headrace.log.checkpoints import read_offsets
+from headrace.log.compaction.checkpoint import CLEANER_OFFSETS, CleanerCheckpoint
+from headrace.log.compaction.runner import InlineCompactor
+from headrace.node.cleaning import Cleaning
+from headrace.node.metrics import PARTITIONS_OFFLINE
 from headrace.node.node import Node
+from headrace.node.real_seams import RealClock, ThreadExecutor
 from headrace.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from headrace.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headrace.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -181,6 +188,12 @@ async def test_every_request_for_an_offline_partition_is_refused_and_its_sibling
         assert await client.producers() == expected
         assert await client.produce() == expected
         assert await client.offline_replicas() == [[], [node.services.node_id], [], []]
+        assert node.metrics is not None
+        assert [
+            list(family.samples)
+            for family in node.metrics.collect()
+            if family.metric is PARTITIONS_OFFLINE
+        ] == [list(PARTITIONS_OFFLINE.value(1).samples)]
         dirs = (await client.ask(DescribeLogDirsRequest(topics=None), 4)).results
         assert [(each.error_code, each.log_dir) for each in dirs] == [
             (ErrorCode.NONE, str(tmp_path)),
@@ -200,6 +213,20 @@ async def test_nothing_is_lost_by_a_start_that_could_not_read_one_partition(
     assert names(tmp_path) == before
     async with running_node(tmp_path) as node, Client(node) as client:
         assert await client.ends() == [(0, RECORDS)] * 4
+
+
+async def test_compaction_keeps_what_it_knows_of_an_offline_partition(tmp_path: Path) -> None:
+    await fill(tmp_path)
+    files = UnreadableFiles(f"/t-{OFFLINE}/0")
+    async with running_node(tmp_path, files=files) as node:
+        checkpoint = CleanerCheckpoint(files, str(tmp_path))
+        offline, deleted = TopicPartition("t", OFFLINE), TopicPartition("deleted", 0)
+        checkpoint.update(offline, 2)
+        checkpoint.update(deleted, 2)
+        replicas = node.services.replicas
+        compactor = InlineCompactor(files)
+        await Cleaning(replicas, compactor, checkpoint, RealClock(), ThreadExecutor()).clean_all()
+    assert read_offsets(files, str(tmp_path / CLEANER_OFFSETS)) == {offline: 2}
 
 
 async def test_groups_of_an_offline_shard_wait_and_the_others_go_on(tmp_path: Path) -> None:
