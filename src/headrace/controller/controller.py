@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from headrace.controller.delta import delta_of
@@ -138,8 +139,7 @@ class Controller:
         replies, records = self._decide()
         try:
             if records:
-                self._log.append(records)
-                await self._executor.run(self._log.flush)
+                await self._executor.run(partial(self._write, records))
         except Exception as error:
             self._fail(error, replies)
             return
@@ -158,6 +158,11 @@ class Controller:
                 reply.set_result(pending.reply)
         if records:
             await self._maybe_take_snapshot()
+
+    def _write(self, records: list[MetadataRecord]) -> None:
+        """In a worker, since thousands of records take their time to be encoded."""
+        self._log.append(records)
+        self._log.flush()
 
     def _decide(self) -> tuple[list[asyncio.Future[Any]], list[MetadataRecord]]:
         replies: list[asyncio.Future[Any]] = []

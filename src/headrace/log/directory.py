@@ -12,9 +12,9 @@ A partition is open (`logs`), or has a directory that nobody has opened (`partit
 that could not be opened stays there, with all that the tables say about it, until it is opened,
 deleted or set aside. What is stray is for the metadata to say, not for this directory.
 
-`checkpoint`, `checkpoint_log_starts`, `rename_deleted` and `remove_deleted` may run in a worker,
-also beside each other; the rest belongs to one thread. Creating a partition, and a truncation below
-what is checkpointed, wait for a table that is just being written.
+`checkpoint`, `checkpoint_log_starts`, `forget_deleted`, `rename_deleted` and `remove_deleted` may
+run in a worker, also beside each other; the rest belongs to one thread. Creating a partition, and
+a truncation below what is checkpointed, wait for a table that is just being written.
 """
 
 import json
@@ -29,6 +29,11 @@ from headrace.core.seams import Clock, Randomness
 from headrace.log import partition_metadata
 from headrace.log.checkpoints import encode_offsets, find_offsets, read_offsets, replace_file
 from headrace.log.config import LogConfig
+from headrace.log.directory_checks import (
+    make_durable_directory,
+    require_no_data,
+    take_clean_marker,
+)
 from headrace.log.identity import Identity, settle_identity
 from headrace.log.names import (
     CLEAN_SHUTDOWN,
@@ -100,7 +105,7 @@ class LogDirectory:
         """Take the directory for this process; raises `StartupRefused` if that must not be."""
         path = path.rstrip("/") or "/"
         try:
-            _make_durable_directory(files, path)
+            make_durable_directory(files, path)
             lock = files.lock(f"{path}/{LOCK}")
         except BlockingIOError as error:
             raise StartupRefused(
@@ -115,14 +120,14 @@ class LogDirectory:
         try:
             is_new = not files.exists(f"{path}/{META_PROPERTIES}")
             if is_new:
-                _require_no_data(files, path)
+                require_no_data(files, path)
                 # So that a missing table can only mean that it was lost.
                 table = f"{path}/{RECOVERY_POINTS}"
                 replace_file(files, table, encode_offsets({}), durable=True)
             identity = settle_identity(
                 files, path, randomness, node_id=node_id, cluster_id=cluster_id
             )
-            clean = _take_clean_marker(files, path)
+            clean = take_clean_marker(files, path)
             return cls(files, path, clock, randomness, identity, lock, clean=clean, is_new=is_new)
         except OSError as error:
             lock.release()
@@ -244,6 +249,16 @@ class LogDirectory:
             except OSError as error:
                 logger.error("cannot be set aside: partition=%s error=%s", partition, error)
 
+    def remembers(self, partition: TopicPartition) -> bool:
+        """Whether the tables have something about an earlier partition of this name."""
+        return partition not in self._on_disk and (
+            partition in self._log_starts or partition in self._recovery_points
+        )
+
+    def forget_deleted(self) -> None:
+        """Take what is neither open nor on disk out of the tables; may run in a worker."""
+        self._write_tables()
+
     def _forget(self, partition: TopicPartition) -> None:
         """Take what an earlier partition of this name left in the tables out of them.
 
@@ -252,7 +267,7 @@ class LogDirectory:
         """
         # Inside, since a worker may be writing the earlier partition's offsets at this moment.
         with self._checkpointing:
-            if partition in self._log_starts or partition in self._recovery_points:
+            if self.remembers(partition):
                 self._write_both()
 
     def _part_with(self, partition: TopicPartition, suffix: str, due_ms: int | None) -> None:
@@ -410,48 +425,3 @@ class LogDirectory:
     def abandon(self) -> None:
         """Let go of the directory as it is, as the death of the process would."""
         self._lock.release()
-
-
-def _make_durable_directory(files: FileSystem, path: str) -> None:
-    """Create the directory; each new name is synced, or all below it could vanish with it."""
-    missing: list[str] = []
-    while path and not files.exists(path):
-        missing.append(path)
-        path = path.rpartition("/")[0]
-    if missing:
-        files.make_directory(missing[0])
-        for created in missing:
-            files.sync_directory(created.rpartition("/")[0] or ("/" if created[0] == "/" else "."))
-
-
-def _require_no_data(files: FileSystem, path: str) -> None:
-    """A directory without an owner must be new: its first file is on disk before any other."""
-    names = files.list_directory(path)
-    held = [name for name in names if parse_partition(name) is not None]
-    if held:
-        raise StartupRefused(
-            f"{path} holds partitions ({held[0]}) but no {META_PROPERTIES}",
-            hint="restore the file from a backup; without it the directory's owner is unknown",
-        )
-    # What a start that was broken off leaves, and what is in every new file system.
-    foreign = sorted(
-        name for name in names if not name.startswith((LOCK, RECOVERY_POINTS, "lost+found"))
-    )
-    if foreign:
-        logger.warning(
-            "the data directory is not empty and not ours: path=%s first=%s names=%d",
-            path,
-            foreign[0],
-            len(foreign),
-        )
-
-
-def _take_clean_marker(files: FileSystem, path: str) -> bool:
-    """Whether the last stop was clean; the marker is gone, for certain, when this returns."""
-    marker = f"{path}/{CLEAN_SHUTDOWN}"
-    if not files.exists(marker):
-        return False
-    files.remove(marker)
-    # Should it come back after a crash, that crash would pass for a clean stop.
-    files.sync_directory(path)
-    return True

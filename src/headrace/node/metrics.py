@@ -68,6 +68,9 @@ CONNECTIONS_REFUSED: Final = Metric(
 )
 TOPICS: Final = Metric("headrace_topics", "gauge", "Topics with a partition here.")
 PARTITIONS: Final = Metric("headrace_partitions", "gauge", "Partitions on this broker.")
+PARTITIONS_OFFLINE: Final = Metric(
+    "headrace_partitions_offline", "gauge", "Partitions whose log could not be opened."
+)
 MESSAGES_IN: Final = Metric(
     "headrace_topic_messages_in_total",
     "counter",
@@ -241,6 +244,7 @@ class NodeMetrics:
         total, free = self._replicas.directory.space()
         yield DISK_BYTES.value(total)
         yield DISK_FREE.value(free)
+        yield PARTITIONS_OFFLINE.value(len(self._replicas.offline))
         yield FLUSH_SECONDS.value(self._flush_times)
         yield COMPACTIONS.value(self._cleaning.compactions)
         yield COMPACTIONS_FAILED.value(self._cleaning.failures)

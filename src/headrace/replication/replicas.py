@@ -141,6 +141,7 @@ class Replicas:
         for name in names:
             topic = image.topics.get(name)
             if topic is not None:
+                await self._forget_earlier(topic)
                 settings = self._settings_of(image, name)
                 for index, registration in self._ours(topic):
                     self._lead(topic, index, registration, settings)
@@ -236,6 +237,15 @@ class Replicas:
         if not self.directory.has_deleted:
             return False
         return await self._executor.run(partial(self.directory.rename_deleted, RENAMED_AT_ONCE))
+
+    async def _forget_earlier(self, topic: Topic) -> None:
+        """Here and in a worker, what each new partition would otherwise do by itself."""
+        for index, _ in self._ours(topic):
+            key = TopicPartition(topic.name, index)
+            if key not in self._partitions and self.directory.remembers(key):
+                await self._executor.run(self.directory.forget_deleted)
+                return
+            await self._pause()
 
     async def _follow_configs(self, image: Image, name: str) -> None:
         topic = image.topics.get(name)

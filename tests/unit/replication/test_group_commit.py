@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar, cast
 
+import pytest
+
 from headrace.core.errors import ErrorCode, StorageError
 from headrace.core.ids import Offset
 from headrace.replication.group_commit import GroupCommit
@@ -99,6 +101,19 @@ async def test_a_failing_disk_of_one_partition_does_not_hurt_the_other() -> None
     await executor.release()
     assert broken.told == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert sound.told == [(2, 100)]
+
+
+async def test_a_partition_deleted_meanwhile_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    executor, deleted = HeldExecutor(), FakePartition()
+    commit = GroupCommit(executor)
+    mark(commit, deleted, 1)
+    await asyncio.sleep(0)
+    deleted.retired = True
+    deleted.log.failure = StorageError("t-0 is deleted")
+    await executor.release()
+    assert (deleted.told, caplog.text) == ([], "")
 
 
 async def test_closing_finishes_what_was_asked_for() -> None:
