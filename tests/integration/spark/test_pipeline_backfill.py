@@ -96,9 +96,9 @@ def test_what_the_pipeline_itself_has_written_is_refused_before_anything_is_writ
     ranges = f"({topic}-0: 0 to 0, {topic}-1: 0 to 0, {topic}-2: 0 to 1)"
     said = [each.message for each in raised.value.problems]
     assert len(said) == 3
-    assert said[0].startswith("the pipeline itself has sent the bad records of this range")
-    assert said[1].startswith(f"the pipeline itself has written offsets of this range {ranges}")
-    assert said[2].endswith("or write them twice with `--again`")
+    assert said[0].startswith(f"the pipeline itself has written offsets of this range {ranges}")
+    assert said[1].endswith("or write them twice with `--again`")
+    assert said[2].startswith("the pipeline itself has sent the bad records of this range")
     counts = len(written.rows()), len(records(client, target)), len(records(client, dead))
     assert counts == (3, 3, 1)
     # What came since is no matter of the checkpoint's.
