@@ -93,6 +93,36 @@ def test_fixed_windows(spark: SparkSession, client: Client, topic: str, written:
     assert str(late) == f"{late.late:,} of 1,201 rows came too late ({share})"
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "step",
+    [
+        window(size="1 minute"),
+        window(size="2 minutes", slide="1 minute"),
+        window(session="10 seconds"),
+        {"dedup": {"by": ["id"], "time": "at", "watermark": WATERMARK}},
+    ],
+    ids=["fixed", "sliding", "session", "dedup"],
+)
+def test_two_hundred_thousand_rows(
+    spark: SparkSession, client: Client, topic: str, written: Written, step: dict[str, Any]
+) -> None:
+    written.source["max_rows_per_batch"] = 20_000
+    send(client, topic, [*events(200_000), event(200_000, END)])
+    run = written.step(**step).table().load().start(spark, once=True)
+    assert run.wait(600)
+    [late] = run.late.values()
+    if "dedup" in step:
+        assert late.late == 200_001 - len(written.rows())
+    elif "slide" in step["window"]:
+        assert 2 * late.late + late.partly == 400_000 - counted_rows(written)
+    else:
+        assert late.late == 200_000 - counted_rows(written)
+    assert late.late > 20_000
+    assert late.is_exact
+
+
 def test_sliding_windows_lose_rows_wholly_and_in_part(
     spark: SparkSession, client: Client, topic: str, written: Written
 ) -> None:

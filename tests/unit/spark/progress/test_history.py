@@ -64,7 +64,9 @@ def test_the_file_does_not_grow_over_many_short_runs_either(tmp_path: Path) -> N
     assert len(path.read_text().splitlines()) <= 10
 
 
-@pytest.mark.parametrize("content", [b'{"user": "ada"}\n' * 1004, b"", b"\xff\x00"])
+@pytest.mark.parametrize(
+    "content", [b'{"user": "ada"}\n' * 1004, b"", b"\xff\x00"], ids=["data", "empty", "no text"]
+)
 def test_a_file_of_somebody_else_is_refused_and_left_as_it_is(
     tmp_path: Path, content: bytes
 ) -> None:
