@@ -7,11 +7,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from headrace.spark.progress.history import history_of
 from scripts.demo import analytics, durability
 from scripts.demo.broker import BrokerProcess
 
 REPORT = Path("build/demo/throughput-and-lag.html")
-_HISTORY = REPORT.with_suffix(".jsonl")
+_HISTORY = history_of(REPORT)
 
 
 def main() -> None:

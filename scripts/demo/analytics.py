@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Table
 
+from headrace.spark.delta_table import dataset
 from scripts.demo.broker import BrokerProcess
 from scripts.demo.clicks import CLICKS_PER_SECOND, PAGES, TOPIC, Clicks, Published
 from scripts.demo.spark_pipeline import PipelineProcess
@@ -80,7 +80,7 @@ def tell(console: Console, broker: BrokerProcess, directory: Path, report: Path)
     finally:
         pipeline.close()
         clicks.stop()
-    rows = DeltaTable(pipeline.table).to_pyarrow_table(columns=["partition", "offset"])
+    rows = dataset(str(pipeline.table)).to_table(columns=["partition", "offset"])
     places = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
     return Outcome(
         clicks.published, Counter(places), counted, updates, batch, stopped_with, seconds

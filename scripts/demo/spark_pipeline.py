@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from headrace.spark.progress.history import history_of
+
 DEFINITION = Path(__file__).with_name("clicks.yaml")
 PATIENCE_SECONDS = 120
 _POLL_SECONDS = 0.002
@@ -107,8 +109,9 @@ class PipelineProcess:
     def waiting(self) -> int:
         """Clicks that sinks have yet to read, by the newest batches in the report's history."""
         lags: dict[str, int] = {}
-        history = self._report.with_suffix(".jsonl")
-        for line in history.read_text().splitlines() if history.exists() else ():
+        history = history_of(self._report)
+        # The first line says whose file it is.
+        for line in history.read_text().splitlines()[1:] if history.exists() else ():
             batch = json.loads(line)
             lags[batch["query"]] = sum(batch["lag"].values())
         return sum(lags.values())

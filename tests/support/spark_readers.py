@@ -37,6 +37,7 @@ _TYPES: dict[str, DataType] = {
     "headers": ArrayType(_PAIR),
     "_error": StringType(),
     "_raw": BinaryType(),
+    "_late_before": TimestampType(),
 }
 
 

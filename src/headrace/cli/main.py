@@ -26,7 +26,7 @@ COMMANDS = {
     "version": "headrace.cli.version",
 }
 
-FAILED, UNREACHABLE, INTERRUPTED = 1, 3, 130
+FAILED, UNREACHABLE, LATE, INTERRUPTED = 1, 3, 4, 130
 _UNREACHABLE = ("BrokerUnreachable", "BrokerNotReached", "BadFrame", "RequestTimedOut")
 
 
@@ -70,6 +70,8 @@ def report(error: HeadraceError) -> int:
     print(f"headrace: {error}", file=sys.stderr)
     if error.hint:
         print(f"  hint: {error.hint}", file=sys.stderr)
+    if type(error).__name__ == "TooManyLateRows":  # by name, as below
+        return LATE
     return UNREACHABLE if _is_unreachable(error) else FAILED
 
 

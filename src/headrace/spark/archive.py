@@ -19,6 +19,7 @@ import pyarrow.dataset as ds
 
 from headrace.client import ClientSettings, ProducerSettings
 from headrace.core.errors import InvalidConfig
+from headrace.spark import delta_table
 from headrace.spark.delivery import Delivery, DeliveryOptions
 from headrace.spark.encode import Ints
 
@@ -212,13 +213,7 @@ _BYTES: Final = (
 
 def _dataset(path: Path) -> Any:
     if (path / "_delta_log").is_dir():
-        try:
-            from deltalake import DeltaTable
-        except ImportError as error:
-            raise InvalidConfig(
-                "Delta tables need the package deltalake: pip install headrace[delta]"
-            ) from error
-        return DeltaTable(path).to_pyarrow_dataset()
+        return delta_table.dataset(str(path))
     log = path / "_spark_metadata"
     files = _finished(path, log) if log.is_dir() else _visible(path)
     if not files:

@@ -61,6 +61,12 @@ def timestamps(timestamp_ms: Ints) -> pa.Array:
     return pa.array(timestamp_ms * 1000).view(pa.timestamp("us", tz="UTC"))
 
 
+def moment(time_ms: int | None, count: int) -> pa.Array:
+    """One time for every record, or none."""
+    kind = pa.timestamp("us", tz="UTC")
+    return pa.repeat(pa.scalar(None if time_ms is None else time_ms * 1000, kind), count)
+
+
 def headers(decoded: Decoded) -> pa.Array:
     """The headers of every record as a list, empty where there are none.
 

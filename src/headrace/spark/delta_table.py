@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from headrace.core.errors import ErrorCode, HeadraceError, InvalidConfig
 from headrace.spark.options import refuse_unknown
@@ -88,6 +89,27 @@ def open_table(path: str) -> Any:
     """The table at a path, or None where there is none yet."""
     deltalake = _deltalake()
     return deltalake.DeltaTable(path) if deltalake.DeltaTable.is_deltatable(path) else None
+
+
+def dataset(path: str) -> Any:
+    """The rows of a table as a dataset of Arrow.
+
+    By Arrow's own file system. Without it deltalake has Arrow call back into Python for every
+    read, and lets go of its files on threads of Arrow's: where the interpreter ends meanwhile, such
+    a thread finds no interpreter and takes the process down, "terminate called without an active
+    exception" and exit code 134, after all has been read and printed.
+    """
+    files = SubTreeFileSystem(path, LocalFileSystem())
+    return _deltalake().DeltaTable(path).to_pyarrow_dataset(filesystem=files)
+
+
+def require_plain(table: Any, path: str) -> None:
+    """Deleted rows and renamed columns are kept beside the files, where nobody here would look."""
+    if table.protocol().min_reader_version > 1:
+        raise InvalidConfig(
+            f"the table {path} uses features of Delta that its plain files do not show "
+            f"(reader version {table.protocol().min_reader_version})"
+        )
 
 
 def create_table(path: str, schema: pa.Schema, partition_by: tuple[str, ...]) -> Any:

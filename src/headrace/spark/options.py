@@ -30,6 +30,9 @@ COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "
 HEADERS: Final = "headers"
 ERROR: Final = "_error"
 RAW: Final = "_raw"
+LATE_BEFORE: Final = "_late_before"
+# What the counts of late rows are called in the progress of a query.
+LATE_COUNTS: Final = "headrace_late"
 
 SOURCE_NAMES: Final = (
     "assign",
@@ -59,6 +62,7 @@ SOURCE_NAMES: Final = (
     "valueSchema",
     "deadLetterTopic",
     "columns",
+    "watermarkCheckpoint",
 )
 _SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
@@ -124,6 +128,7 @@ class SourceOptions:
     commit_group: str | None
     values: Values
     columns: tuple[str, ...]
+    watermark_checkpoint: str | None
 
     @property
     def start_moves(self) -> bool:
@@ -209,6 +214,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         commit_group=_commit_group(given, streaming=streaming),
         values=values,
         columns=_columns(given, values),
+        watermark_checkpoint=_watermark_checkpoint(given, streaming=streaming),
     )
 
 
@@ -337,6 +343,15 @@ def _commit_group(given: _Given, *, streaming: bool) -> str | None:
     return group
 
 
+def _watermark_checkpoint(given: _Given, *, streaming: bool) -> str | None:
+    checkpoint = given.text("watermarkCheckpoint")
+    if checkpoint is not None and not streaming:
+        raise InvalidConfig("watermarkCheckpoint is for streams: a batch read has no late rows")
+    if checkpoint is not None and not checkpoint.strip():
+        raise InvalidConfig("watermarkCheckpoint is empty: give the query's checkpointLocation")
+    return checkpoint
+
+
 def _values(given: _Given) -> Values:
     kind: ValueFormat = given.choice("valueFormat", ("raw", "string", "json", "avro"), "raw")
     schema, dead = given.text("valueSchema"), given.text("deadLetterTopic")
@@ -352,6 +367,11 @@ def _values(given: _Given) -> Values:
 
 
 def _columns(given: _Given, values: Values) -> tuple[str, ...]:
+    late = () if given.text("watermarkCheckpoint") is None else (LATE_BEFORE,)
+    return (*_record_columns(given, values), *late)
+
+
+def _record_columns(given: _Given, values: Values) -> tuple[str, ...]:
     known = [*COLUMNS]
     with_headers = given.flag("includeHeaders", False)
     if with_headers:

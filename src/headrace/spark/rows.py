@@ -11,7 +11,7 @@ from headrace.spark import columns
 from headrace.spark.bad_values import BadValues
 from headrace.spark.decode import Decoded, decode, rows
 from headrace.spark.fetch import Fetched
-from headrace.spark.options import ERROR, HEADERS, RAW, Values
+from headrace.spark.options import ERROR, HEADERS, LATE_BEFORE, RAW, Values
 from headrace.spark.typed import value_reader
 
 # Larger Arrow batches make nothing faster, and each is in memory several times.
@@ -25,9 +25,16 @@ BadRecords = Callable[[Decoded, list[FetchedChunk], BadValues], None]
 class RowMaker:
     """Turns fetched chunks into record batches; `bad` takes records whose value is not as typed."""
 
-    def __init__(self, schema: pa.Schema, values: Values, bad: BadRecords | None = None) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        values: Values,
+        bad: BadRecords | None = None,
+        late_before_ms: int | None = None,
+    ) -> None:
         self._schema = schema
         self._bad = bad
+        self._late_before_ms = late_before_ms
         self._wanted = set(schema.names)
         # Bad values must be found for the dead letters even where nobody looks at the good ones.
         needs_values = not self._wanted.isdisjoint({"value", ERROR, RAW}) or bad is not None
@@ -79,6 +86,8 @@ class RowMaker:
             return columns.timestamps(decoded.timestamp_ms)
         if name == "timestampType":
             return pa.array(decoded.timestamp_type)
+        if name == LATE_BEFORE:
+            return columns.moment(self._late_before_ms, len(decoded))
         assert name == HEADERS, name
         return columns.headers(decoded)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from headrace.spark.options import ERROR, HEADERS, RAW, column_options
+from headrace.spark.options import ERROR, HEADERS, LATE_BEFORE, RAW, column_options
 from headrace.spark.typed import value_type_ddl
 
 _TYPES: Final = {
@@ -16,6 +16,7 @@ _TYPES: Final = {
     HEADERS: "array<struct<key:string,value:binary>>",
     ERROR: "string",
     RAW: "binary",
+    LATE_BEFORE: "timestamp",
 }
 
 

@@ -44,6 +44,7 @@ from headrace.spark.offsets import (
 from headrace.spark.options import SourceOptions
 from headrace.spark.places import Places, report_loss
 from headrace.spark.rows import RowMaker
+from headrace.spark.watermarks import late_before_ms
 from headrace.spark.workers import settle
 
 logger = logging.getLogger(__name__)
@@ -61,17 +62,20 @@ class CheckpointLost(HeadraceError):
 class Stretch(InputPartition):
     """What one task reads: stretches of one or more partitions."""
 
-    def __init__(self, ranges: Sequence[Range]) -> None:
+    def __init__(self, ranges: Sequence[Range], late_before_ms: int | None = None) -> None:
         super().__init__(None)
         self.ranges = tuple(ranges)
+        self.late_before_ms = late_before_ms
 
 
-def plan(ranges: Sequence[Range], options: SourceOptions) -> list[Stretch]:
+def plan(
+    ranges: Sequence[Range], options: SourceOptions, late_before_ms: int | None = None
+) -> list[Stretch]:
     """Divide ranges into tasks."""
     most = options.records_per_partition_max
     cut = divided(ranges, options.partitions_min, most)
     tasks_min = max(options.parallelism or os.cpu_count() or 1, options.partitions_min or 1)
-    return [Stretch(task) for task in packed(cut, tasks_min, most)]
+    return [Stretch(task, late_before_ms) for task in packed(cut, tasks_min, most)]
 
 
 def read(stretch: Stretch, options: SourceOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -80,15 +84,15 @@ def read(stretch: Stretch, options: SourceOptions, schema: StructType) -> Iterat
 
     arrow = to_arrow_schema(schema, timezone="UTC")
     settle()
-    dead_letter_topic = options.values.dead_letter_topic
+    dead_letter_topic, late = options.values.dead_letter_topic, stretch.late_before_ms
     with Client(options.client) as client:
         if dead_letter_topic is None:
-            maker = RowMaker(arrow, options.values)
+            maker = RowMaker(arrow, options.values, late_before_ms=late)
             for fetched in fetch(client, options, stretch.ranges):
                 yield from maker.batches(fetched)
             return
         with DeadLetters(options.client, dead_letter_topic) as letters:
-            maker = RowMaker(arrow, options.values, letters.send)
+            maker = RowMaker(arrow, options.values, letters.send, late)
             for fetched in fetch(client, options, stretch.ranges):
                 yield from maker.batches(fetched)
 
@@ -204,7 +208,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         fresh = self._places.earliest([each for each in finish if each not in begin])
         for what in losses(begin, finish, fresh):
             report_loss(what, fail=self._options.fail_on_data_loss)
-        return plan(ranges_between(begin, finish, fresh), self._options)
+        checkpoint = self._options.watermark_checkpoint
+        late = None if checkpoint is None else late_before_ms(checkpoint, end)
+        return plan(ranges_between(begin, finish, fresh), self._options, late)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Stretch)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from headrace.client import Client
-from headrace.spark.progress.history import History
+from headrace.spark.progress.history import History, history_of
 from headrace.testing import Broker
 from tests.integration.spark.test_examples import EXAMPLES, MINUTE, clicks, counts, send, time_of
 from tests.integration.spark.test_sinks import records
@@ -59,7 +59,7 @@ def test_a_killed_pipeline_ends_with_right_counts_and_one_history(tmp_path: Path
         options = ("--report", str(report), "--metrics", str(port))
         process = started(broker, tmp_path, *options)
         try:
-            history = report.with_suffix(".jsonl")
+            history = history_of(report)
             wait_for(process, lambda: bool(History(history).batches), "a first batch")
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as told:
                 assert b'headrace_pipeline_rows_total{query="window-counts-topic"}' in told.read()
@@ -77,7 +77,7 @@ def test_a_killed_pipeline_ends_with_right_counts_and_one_history(tmp_path: Path
         for row in newest.values()
     }
     assert found == counts([*first, *second], MINUTE)
-    batches = History(report.with_suffix(".jsonl")).batches
+    batches = History(history_of(report)).batches
     assert len({each.run for each in batches}) == 2
     assert sum(each.rows for each in batches) == 800
     assert batches[-1].lag == {"clicks": 0}

@@ -75,6 +75,43 @@ def test_a_table_that_a_stream_fills_takes_a_backfill_and_the_stream_goes_on(
     assert sorted(row["id"] for row in written.rows()) == [0, 1, 2, 3, 4]
 
 
+def test_what_the_pipeline_itself_has_written_is_refused_before_anything_is_written(
+    spark: SparkSession,
+    client: Client,
+    make_topic: TopicMaker,
+    broker: Broker,
+    tmp_path: Path,
+) -> None:
+    topic, dead, target = make_topic(partitions=3), make_topic("dead"), make_topic("target")
+    for partition in range(3):
+        send(client, topic, clicks([partition]), partition=partition)
+    send(client, topic, [b"not json"], partition=2)
+    written = Written(tmp_path, broker.bootstrap_servers, topic)
+    written.document["on_bad_record"] = {"dead_letter": dead}
+    written.table().sink(topic={"name": target, "key": "item"})
+    pipeline = written.load()
+    written.run(spark)
+    with pytest.raises(PipelineInvalid) as raised:
+        pipeline.backfill(spark, "earliest")
+    ranges = f"({topic}-0: 0 to 0, {topic}-1: 0 to 0, {topic}-2: 0 to 1)"
+    said = [each.message for each in raised.value.problems]
+    assert len(said) == 3
+    assert said[0].startswith(f"the pipeline itself has written offsets of this range {ranges}")
+    assert said[1].endswith("or write them twice with `--again`")
+    assert said[2].startswith("the pipeline itself has sent the bad records of this range")
+    counts = len(written.rows()), len(records(client, target)), len(records(client, dead))
+    assert counts == (3, 3, 1)
+    # What came since is no matter of the checkpoint's.
+    send(client, topic, clicks([9]), partition=1)
+    done = pipeline.backfill(spark, {topic: {"0": 1, "1": 1, "2": 2}}, sinks=["table"])
+    assert [each.rows for each in done.sinks] == [1]
+    done = pipeline.backfill(spark, "earliest", sinks=["table"], again=True)
+    assert done.sinks[0].note == (
+        f"the pipeline itself has written {topic}-0 below offset 1, {topic}-1 below offset 1, "
+        f"{topic}-2 below offset 2: those rows are there twice now"
+    )
+
+
 def test_bad_records_of_a_range_are_letters_whichever_sinks_are_chosen(
     spark: SparkSession, client: Client, topic: str, make_topic: TopicMaker, written: Written
 ) -> None:

@@ -170,6 +170,24 @@ def test_backfill_says_what_it_did(
     assert command("backfill", *arguments, "--from", "earliest")[0] == 2
 
 
+def test_a_dry_run_of_a_backfill_tells_what_it_would_do_and_writes_nothing(
+    command: Command, client: Client, topic: str, written: Written, spark: SparkSession
+) -> None:
+    send(client, topic, clicks(range(4)))
+    path = str(written.save())
+    code, out, _ = command("backfill", path, "--dry-run")
+    told = f"{topic}-0: offsets 0 to 4\ntable: would get 4 records\nnothing was read or written\n"
+    assert (code, out) == (0, told)
+    assert not (written.directory / "table").exists()
+    written.run(spark)
+    code, _, err = command("backfill", path, "--from", "earliest", "--dry-run")
+    assert (code, "the pipeline itself has written offsets of this range" in err) == (1, True)
+    code, out, _ = command("backfill", path, "--again", "--dry-run", "-o", "json")
+    [sink] = json.loads(out)["sinks"]
+    assert sink == {"sink": "table", "written_before": False, "written_by_pipeline": True}
+    assert len(written.rows()) == 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.client import Client
 from headrace.spark.progress import watch
-from headrace.spark.progress.history import History
+from headrace.spark.progress.history import History, history_of
 from headrace.testing import Broker
 from tests.integration.spark.conftest import Options
 from tests.integration.spark.test_connect import packages
@@ -82,7 +82,7 @@ def test_rows_and_lag_of_every_batch_are_those_of_the_topic(
     assert found["lag_records", "lag", topic] == 0
     assert found["lag_before_records", "lag", topic] == 50
     assert found["batch_seconds_count", "lag"] == 3
-    assert History(report.with_suffix(".jsonl")).batches == batches
+    assert History(history_of(report)).batches == batches
     assert re.findall(r"<td>(.*?)</td>", report.read_text())[:3] == ["lag", "3", "250"]
 
 
@@ -172,7 +172,7 @@ def test_queries_are_watched_by_way_of_a_connect_server(
             timeout=300,
         )
     assert done.returncode == 0, done.stderr
-    batches = History(report.with_suffix(".jsonl")).batches
+    batches = History(history_of(report)).batches
     assert [each.rows for each in batches] == [100, 100, 50]
     assert [each.lag for each in batches] == [{topic: 150}, {topic: 50}, {topic: 0}]
     assert "watched: batch 2; 50 rows in " in done.stderr
@@ -201,7 +201,7 @@ def test_a_killed_driver_leaves_a_history_that_the_next_one_continues(tmp_path: 
     report = tmp_path / "clicks.html"
     killed_after_its_batches(report, 20, "aaaaaaaa-0000-0000-0000-00000000000a")
     killed_after_its_batches(report, 30, "aaaaaaaa-0000-0000-0000-00000000000b")
-    found = History(report.with_suffix(".jsonl")).batches
+    found = History(history_of(report)).batches
     assert [(each.run[-1], each.batch) for each in found] == [
         *(("a", number) for number in range(20)),
         *(("b", number) for number in range(30)),

@@ -17,7 +17,15 @@ from tests.integration.spark.test_sinks import records
 from tests.integration.spark.test_spark_guide import PAGE, blocks_by_section
 from tests.support.spark_readers import send
 
-SECTIONS = ("Write to topics", "Archive topics", "Merge changes", "Java")
+SECTIONS = (
+    "Write to topics",
+    "Archive topics",
+    "Read a table back",
+    "Without a table",
+    "Check and replay",
+    "Merge changes",
+    "Java",
+)
 
 
 def test_the_guide_for_sinks_does_what_it_says(
@@ -38,7 +46,7 @@ def test_the_guide_for_sinks_does_what_it_says(
                 program = program.replace("/data/", f"{tmp_path}/data/")
                 with contextlib.redirect_stdout(out):
                     exec(compile(program, str(PAGE), "exec"), names)
-        assert out.getvalue() == "orders 0 3 True\n3\n"
+        assert out.getvalue() == "3\n3\norders 0 3 True\n3\n"
         found = [(each.key, each.value) for each in records(client, "totals")]
         assert found[0] == (b"espresso", b"17")
         assert dict(found) == {b"espresso": b"2", b"macchiato": b"1"}

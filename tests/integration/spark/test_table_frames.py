@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import write_deltalake
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.spark.pipeline.tables import read_table
@@ -22,6 +24,21 @@ def test_partition_values_of_a_table_of_our_own_are_read_as_they_were_written(
     stream.run(0, [rows([n], topic=name) for n, name in enumerate([*CITIES, ""])])
     found = {each.offset: each.topic for each in read_table(spark, str(path)).collect()}
     assert found == dict(enumerate([*CITIES, None]))
+
+
+def test_spark_reads_a_table_without_a_jar(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "our table"
+    stream = StreamOfBatches(path, partitionBy="topic,date")
+    stream.run(0, [rows([n], topic=name) for n, name in enumerate([*CITIES, ""])])
+    frame = spark.read.format("headrace").option("path", str(path)).load()
+    found = {each.offset: each.topic for each in frame.where("offset >= 0").collect()}
+    assert found == dict(enumerate([*CITIES, None]))
+    assert frame.schema == read_table(spark, str(path)).schema
+    assert sorted(frame.collect()) == sorted(read_table(spark, str(path)).collect())
+    assert spark.read.format("headrace").load(str(path)).count() == 6
+    nowhere = spark.read.format("headrace").option("path", "/no/such/table")
+    with pytest.raises(PySparkException, match="there is no Delta table at /no/such/table"):
+        nowhere.load()
 
 
 def test_files_whose_directories_tell_nothing_get_the_values_of_the_log(

@@ -29,6 +29,7 @@ _FILES = {
     "options": "unit/spark/test_options.py",
     "sink options": "unit/spark/test_sink_options.py",
     "lake": "unit/spark/test_lake.py",
+    "watermarks": "unit/spark/test_watermarks.py",
     "merges": "unit/spark/test_upsert.py",
     "upsert": "integration/spark/test_upsert.py",
 }
@@ -76,6 +77,7 @@ SOURCE: dict[str, tuple[str, str]] = {
         "test_bad_records_go_to_the_dead_letter_topic_with_where_they_were",
     ),
     "columns": ("batch", "test_columns_are_pruned"),
+    "watermarkCheckpoint": ("watermarks", "test_a_source_hands_the_watermark_to_every_task"),
 }
 TOPIC: dict[str, tuple[str, str]] = {
     "topic": ("sinks", "test_rows_arrive_with_key_value_headers_and_partition"),

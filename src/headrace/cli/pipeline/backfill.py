@@ -18,7 +18,8 @@ from headrace.cli.pipeline.sessions import (
 )
 
 if TYPE_CHECKING:
-    from headrace.spark.pipeline.backfilling import Backfill, Filled
+    from headrace.spark.offsets import Offsets
+    from headrace.spark.pipeline.backfilling import Backfill, BackfillPlan, Filled
 
 _TIME = "earliest, latest, a time (ISO 8601, UTC without a zone) or milliseconds since 1970"
 _OFFSETS = '{"TOPIC":{"0":N}} for every partition'
@@ -72,7 +73,17 @@ def backfill(
     again: Annotated[
         bool,
         typer.Option(
-            "--again", help="Write to Delta tables even what they have.", show_default=False
+            "--again",
+            help="Write even what a Delta table has, or the pipeline itself has written.",
+            show_default=False,
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Tell the range and what would be done with it; write nothing.",
+            show_default=False,
         ),
     ] = False,
     master: Master = None,
@@ -82,15 +93,21 @@ def backfill(
 ) -> None:
     """Run a pipeline's steps as a batch over a range of times or offsets, into its sinks.
 
-    Checkpoints are left alone: a pipeline that runs is not disturbed. A Delta table takes the
-    same range once; a topic takes it each time. Without options the range is that of the file.
+    Checkpoints are left alone: a pipeline that runs is not disturbed. What the pipeline itself has
+    written is refused without --again, before anything is written. A Delta table takes the same
+    range once; a topic takes it each time. Without options the range is that of the file.
     """
     as_json = wants_json(output)
     begin = _point(since, since_offsets, "--from")
     end = _point(until, until_offsets, "--to")
     require_spark()
     pipeline = loaded(file, settings)
-    pipeline.require_fillable(begin, end, sinks=sinks or (), bootstrap_servers=servers)
+    plan = pipeline.require_fillable(
+        begin, end, sinks=sinks or (), again=again, bootstrap_servers=servers
+    )
+    if dry_run:
+        _tell_plan(plan, as_json=as_json)
+        return
     spark = spark_for(pipeline, master)
     try:
         done = pipeline.backfill(
@@ -131,6 +148,29 @@ def _tell(done: "Backfill") -> None:
             print(f"  note: {sink.note}")
 
 
+def _tell_plan(plan: "BackfillPlan", *, as_json: bool) -> None:
+    each = list(zip(plan.sinks, plan.held, plan.is_written, strict=True))
+    if as_json:
+        print_json(
+            {
+                "dry_run": True,
+                "offsets": _offsets(plan.start, plan.end),
+                "sinks": [
+                    {"sink": sink.name, "written_before": done, "written_by_pipeline": bool(held)}
+                    for sink, held, done in each
+                ],
+            }
+        )
+        return
+    for place, start in sorted(plan.start.items()):
+        print(f"{place}: offsets {start} to {plan.end[place]}")
+    for sink, held, done in each if plan.records else ():
+        again = "; writes again what the pipeline itself has written" if held else ""
+        said = "has this range already" if done else f"would get {counted(plan.records, 'record')}"
+        print(f"{sink.name}: {said}{'' if done else again}")
+    print("nothing was read or written" if plan.records else "there is nothing in this range")
+
+
 def _what(sink: "Filled") -> str:
     if sink.rows is None:
         return "has this range already, nothing was written"
@@ -140,13 +180,16 @@ def _what(sink: "Filled") -> str:
 
 def _as_json(done: "Backfill") -> dict[str, object]:
     return {
-        "offsets": [
-            {"topic": place.topic, "partition": place.partition, "from": start,
-             "to": done.end[place]}
-            for place, start in sorted(done.start.items())
-        ],
+        "offsets": _offsets(done.start, done.end),
         "sinks": [
             {"sink": each.sink, "rows": each.rows, "written_before": each.rows is None}
             for each in done.sinks
         ],
-    }  # fmt: skip
+    }
+
+
+def _offsets(start: "Offsets", end: "Offsets") -> list[dict[str, object]]:
+    return [
+        {"topic": place.topic, "partition": place.partition, "from": first, "to": end[place]}
+        for place, first in sorted(start.items())
+    ]

@@ -69,7 +69,8 @@ def run(
     """Run a pipeline until it is stopped (Ctrl-C, SIGTERM), or with --once until it is done.
 
     It goes on where its checkpoint ends. Exit code 0 when it was stopped or is done, 1 when the
-    file is wrong or a query failed (the others are then stopped too), 3 when no broker answers.
+    file is wrong or a query failed (the others are then stopped too), 3 when no broker answers,
+    4 when more rows came too late than `on_late` allows.
     """
     require_spark()
     from headrace.spark.progress import watch
@@ -95,6 +96,7 @@ def run(
                 started = pipeline.start(spark, once, servers)
                 _say(f"running {', '.join(started.queries)}")
                 _until_it_ends(started, stop)
+            _say_late(started)
         finally:
             spark.stop()
 
@@ -144,6 +146,13 @@ def _until_it_ends(started: "Run", stop: Stop) -> None:
         stop.asked.wait(_LOOK_SECONDS)
     _say("stopping, after the batch that is under way")
     started.stop(patience=_PATIENCE_SECONDS)
+    started.refuse_late()
+
+
+def _say_late(ended: "Run") -> None:
+    """Said with --quiet too: rows that are in no result must never go without a word."""
+    for query, late in sorted(ended.late.items()):
+        _say(f"{query}: {late}" if len(ended.queries) > 1 else str(late))
 
 
 def _say(what: str) -> None:

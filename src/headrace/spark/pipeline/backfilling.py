@@ -16,11 +16,11 @@ from pyspark.sql import functions as F  # noqa: N812, as all the world calls it
 
 from headrace.core.errors import InvalidConfig
 from headrace.spark.delta_table import PlainWrite, local_path, open_table
-from headrace.spark.offsets import Offsets, to_json
+from headrace.spark.offsets import Offsets, Range, to_json
 from headrace.spark.options import source_options
 from headrace.spark.pipeline.calls import done
 from headrace.spark.pipeline.checking import check_topics
-from headrace.spark.pipeline.checkpoints import read_up_to
+from headrace.spark.pipeline.checkpoints import begun_at, planned_up_to
 from headrace.spark.pipeline.compiling import STREAM_OPTIONS, Program, batch_program
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.filled_ranges import earlier_overlap, range_name
@@ -28,6 +28,7 @@ from headrace.spark.pipeline.frames import check_schema, configured, frame_of, n
 from headrace.spark.pipeline.model import Delta, Pairs, Parquet, Sink, Spec, Stateful, Topic, Window
 from headrace.spark.pipeline.read_source import milliseconds
 from headrace.spark.places import Places
+from headrace.spark.watermarks import local
 
 Point = str | int | datetime | Mapping[str, Mapping[str, int]]
 Side = Literal["starting", "ending"]
@@ -69,8 +70,10 @@ def backfill(
     again: bool = False,
 ) -> Backfill:
     """Read a range, and write it to the chosen sinks (all), one after the other."""
-    chosen = check_backfill(spec, servers, findings, since=since, until=until, sinks=sinks)
-    start, end = _range(spec, servers, since, until)
+    plan = check_backfill(
+        spec, servers, findings, since=since, until=until, sinks=sinks, again=again
+    )
+    chosen, start, end = plan.sinks, plan.start, plan.end
     bounds = (
         ("startingOffsets", json.dumps(to_json(start))),
         ("endingOffsets", json.dumps(to_json(end))),
@@ -83,8 +86,6 @@ def backfill(
         names = [
             None if again else range_name(spec.query_name(sink), start, end) for sink in chosen
         ]
-        if not again:
-            _refuse_overlaps(spec, chosen, start, end, findings)
         programs = [
             batch_program(
                 spec, sink, servers, bounds, once_as=name, sends_letters=sink is chosen[0]
@@ -95,10 +96,25 @@ def backfill(
         frames = [frame_of(program, spark, findings) for program in programs]
         findings.refuse()
         filled = [
-            _filled(spec, program.sink, start, _write(program, frame, spark, name, findings))
-            for program, frame, name in zip(programs, frames, names, strict=True)
+            _filled(spec, program.sink, held, _write(program, frame, spark, name, findings))
+            for program, frame, name, held in zip(programs, frames, names, plan.held, strict=True)
         ]
     return Backfill(start, end, tuple(filled))
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPlan:
+    """What a backfill is going to do; `held` is, for each sink, what is there already."""
+
+    sinks: list[Sink]
+    start: Offsets
+    end: Offsets
+    held: list[list[Range]]
+    is_written: list[bool]
+
+    @property
+    def records(self) -> int:
+        return sum(self.end[each] - self.start[each] for each in self.end)
 
 
 def check_backfill(
@@ -109,16 +125,35 @@ def check_backfill(
     since: Point | None,
     until: Point | None,
     sinks: tuple[str, ...] = (),
-) -> list[Sink]:
-    """The sinks to fill, if the range and they make sense and their topics are there.
+    again: bool = False,
+) -> BackfillPlan:
+    """What would be done, if the range and the sinks make sense and their topics are there.
 
-    Takes no session, so that it can be asked before Spark is started.
+    Refuses what would come twice, unless `again`. Takes no session, so that it can be asked before
+    Spark is started, and nothing has been written.
     """
     _refuse_words(spec, since, until, sinks)
     chosen = _chosen(spec, sinks, findings)
     check_topics(spec, chosen, servers, findings)
     findings.refuse()
-    return chosen
+    start, end = _range(spec, servers, since, until)
+    held = [
+        held_by_checkpoint(spec, sink, servers, start, end) if _writes_twice(sink) else []
+        for sink in chosen
+    ]
+    written = [
+        not again and _is_written(sink, range_name(spec.query_name(sink), start, end))
+        for sink in chosen
+    ]
+    if not again:
+        _refuse_overlaps(spec, chosen, start, end, findings)
+        for sink, ranges, is_done in zip(chosen, held, written, strict=True):
+            if not is_done:
+                _refuse_held(sink, ranges, findings)
+        if spec.dead_letter_topic is not None and not all(written):
+            _refuse_letters(spec, servers, start, end, findings)
+        findings.refuse()
+    return BackfillPlan(chosen, start, end, held, written)
 
 
 def _refuse_words(
@@ -274,11 +309,16 @@ def _is_written(sink: Sink, name: str) -> bool:
     return table is not None and PlainWrite(name).is_in(table)
 
 
-def _filled(spec: Spec, sink: Sink, start: Offsets, rows: int | None) -> Filled:
+def _filled(spec: Spec, sink: Sink, held: list[Range], rows: int | None) -> Filled:
     has_windows = any(isinstance(step, Window) for step in spec.steps_of(sink))
     notes = [_EDGES] if has_windows and isinstance(sink.target, Topic | Delta) else []
-    if rows:
-        notes += twice(spec, sink, start)
+    if rows is not None:
+        notes += _repeats(held)
+    if rows is not None and _writes_twice(sink) and local(spec.checkpoint_of(sink)) is None:
+        notes.append(
+            f"the checkpoint {spec.checkpoint_of(sink)} cannot be looked into from here: what the "
+            "pipeline itself has written of this range is there twice"
+        )
     return Filled(
         sink=sink.name,
         rows=rows,
@@ -287,14 +327,74 @@ def _filled(spec: Spec, sink: Sink, start: Offsets, rows: int | None) -> Filled:
     )
 
 
-def twice(spec: Spec, sink: Sink, start: Offsets) -> list[str]:
-    """What to say of rows that the pipeline itself has written too, as its checkpoint tells."""
-    if not isinstance(sink.target, Delta) or sink.target.upsert is not None:
+def _repeats(held: list[Range]) -> list[str]:
+    """What to say of rows that the pipeline itself has written too."""
+    if not held:
         return []
-    read = read_up_to(spec.checkpoint_of(sink))
-    return [
-        f"the pipeline itself has read {each} up to offset {read[each]}: rows from there may be "
-        "in the table twice now"
-        for each in sorted(start)
-        if start[each] < read.get(each, 0)
-    ][:1]
+    each = ", ".join(f"{found.partition} below offset {found.end}" for found in held)
+    return [f"the pipeline itself has written {each}: those rows are there twice now"]
+
+
+def _writes_twice(sink: Sink) -> bool:
+    """Whether rows that are there already are added once more."""
+    if isinstance(sink.target, Delta):
+        return sink.target.upsert is None
+    return isinstance(sink.target, Topic)
+
+
+def held_by_checkpoint(
+    spec: Spec, sink: Sink, servers: str, start: Offsets, end: Offsets
+) -> list[Range]:
+    """What of a range the pipeline's own query has read, or is about to read once more.
+
+    From where it began, as far as that can still be told: otherwise from the start of the topics,
+    since a refusal can be overruled, and rows that are there twice cannot be told apart.
+    """
+    checkpoint = spec.checkpoint_of(sink)
+    reached = planned_up_to(checkpoint)
+    if not reached:
+        return []
+    begun = _beginning(spec, checkpoint, servers)
+    found = []
+    for place in sorted(end):
+        first = max(start[place], begun.get(place, 0))
+        last = min(end[place], reached.get(place, 0))
+        if first < last:
+            found.append(Range(place, first, last))
+    return found
+
+
+def _beginning(spec: Spec, checkpoint: str, servers: str) -> Offsets:
+    given = {**dict(spec.source.options), **dict(spec.source.starting)}
+    chosen = source_options({**given, "kafka.bootstrap.servers": servers}, streaming=True)
+    if isinstance(chosen.starting, Mapping) and not chosen.start_moves:
+        return chosen.starting
+    return begun_at(checkpoint) or {}
+
+
+def _refuse_held(sink: Sink, held: list[Range], findings: Findings) -> None:
+    if not held:
+        return
+    findings.add(
+        sink.place,
+        f"the pipeline itself has written offsets of this range ({_listed(held)}): choose a range "
+        "beside them, or write them twice with `--again`",
+    )
+
+
+def _refuse_letters(
+    spec: Spec, servers: str, start: Offsets, end: Offsets, findings: Findings
+) -> None:
+    """Bad records go to their topic by the query of the first sink, and by every backfill."""
+    sent = held_by_checkpoint(spec, spec.sinks[0], servers, start, end)
+    if sent:
+        findings.add(
+            spec.place_of("on_bad_record"),
+            f"the pipeline itself has sent the bad records of this range ({_listed(sent)}) to "
+            f"{spec.dead_letter_topic}: choose a range beside them, or send them twice with "
+            "`--again`",
+        )
+
+
+def _listed(ranges: list[Range]) -> str:
+    return ", ".join(f"{each.partition}: {each.start} to {each.end - 1}" for each in ranges)

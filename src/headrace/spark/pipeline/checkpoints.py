@@ -12,6 +12,7 @@ from headrace.spark.pipeline.compiling import group_of
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.model import Delta, Parquet, Sink, Spec
 from headrace.spark.places import Places
+from headrace.spark.watermarks import local
 
 FILE_SINK_LOG = "_spark_metadata"
 
@@ -24,12 +25,6 @@ class Batch:
     at: float
 
 
-def local(path: str) -> Path | None:
-    """A path of this machine's, or None where it lies somewhere else."""
-    rest = path.removeprefix("file://")
-    return None if "://" in rest else Path(rest)
-
-
 def last_batch(checkpoint: str) -> Batch | None:
     """The last batch that a checkpoint has as finished; None if it has none."""
     directory = local(checkpoint)
@@ -40,13 +35,30 @@ def last_batch(checkpoint: str) -> Batch | None:
     return Batch(newest, (directory / "commits" / str(newest)).stat().st_mtime)
 
 
-def read_up_to(checkpoint: str) -> Offsets:
-    """Where the last batch that a checkpoint has as finished ended; nothing if nobody can tell."""
-    directory, last = local(checkpoint), last_batch(checkpoint)
-    if directory is None or last is None:
-        return {}
+def planned_up_to(checkpoint: str) -> Offsets:
+    """Where the newest batch of a checkpoint ends, finished or to be done again; {} without one."""
+    directory = local(checkpoint)
+    numbers = [] if directory is None else _numbers(directory / "offsets")
+    return _end_of(checkpoint, max(numbers)) if numbers else {}
+
+
+def begun_at(checkpoint: str) -> Offsets | None:
+    """Where a query began that looked for its beginning first; None if nobody can tell any more.
+
+    The first batch of such a query is empty and ends where it begins. Spark keeps the newest
+    hundred batches.
+    """
+    directory = local(checkpoint)
+    if directory is None or not (directory / "offsets" / "0").exists():
+        return None
+    return _end_of(checkpoint, 0) or None
+
+
+def _end_of(checkpoint: str, batch: int) -> Offsets:
+    directory = local(checkpoint)
+    assert directory is not None
     try:
-        told = (directory / "offsets" / str(last.number)).read_text().splitlines()
+        told = (directory / "offsets" / str(batch)).read_text().splitlines()
         return offsets_from(json.loads(told[2]))  # after Spark's version and what it adds
     except (OSError, ValueError, IndexError, HeadraceError):
         return {}

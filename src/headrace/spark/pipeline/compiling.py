@@ -10,9 +10,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.spark.options import ERROR
+from headrace.spark.options import ERROR, LATE_BEFORE
 from headrace.spark.pipeline.calls import Call, Expression, Get, Name, call, with_options
 from headrace.spark.pipeline.document import Place
+from headrace.spark.pipeline.late import counting_step
 from headrace.spark.pipeline.model import (
     Pairs,
     Parts,
@@ -42,6 +43,7 @@ _TAKEN: Final = (
     "session",
     "upsert",
     "each_batch",
+    "count_late",
     "load_function",
     "load_processor",
     "read_table",
@@ -87,8 +89,12 @@ def streaming_program(spec: Spec, sink: Sink, servers: str, *, once: bool = Fals
     options = _source_options(spec, reading, spec.source.starting)
     if spec.source.commit_group is not None:
         options["commitGroup"] = group_of(spec, sink)
+    checkpoint = spec.checkpoint_of(sink)
+    frames.counts_late_at = counting_step(spec, sink)
+    if frames.counts_late_at is not None:
+        options["watermarkCheckpoint"] = checkpoint
     lines = _frame_lines(spec, sink, frames, reading, options)
-    connection, checkpoint = connection_of(spec, sink, servers), spec.checkpoint_of(sink)
+    connection = connection_of(spec, sink, servers)
     written = stream_writer(sink, Name(frames.name), connection, checkpoint)
     written = call(written, "queryName", spec.query_name(sink))
     written = call(written, "option", "checkpointLocation", checkpoint)
@@ -153,7 +159,8 @@ def _frame_lines(
     spec: Spec, sink: Sink, frames: Frames, reading: _Reading, options: dict[str, str]
 ) -> tuple[Line, ...]:
     source = with_options(call(reading.reader, "format", "headrace"), options)
-    columns = _with_columns(spec, call(source, "load"), reading)
+    carried = () if frames.counts_late_at is None else (LATE_BEFORE,)
+    columns = _with_columns(spec, call(source, "load"), reading, carried)
     lines = [Line(frames.name, columns, spec.source.place)]
     for step in spec.steps_of(sink):
         first_line = step.first_line if isinstance(step, Sql) else None
@@ -182,12 +189,12 @@ def _source_options(spec: Spec, reading: _Reading, bounds: Pairs) -> dict[str, s
     return options
 
 
-def _with_columns(spec: Spec, frame: Call, reading: _Reading) -> Call:
+def _with_columns(spec: Spec, frame: Call, reading: _Reading, carried: tuple[str, ...]) -> Call:
     """The value's fields as columns, then those of the record."""
     value, has_letters = spec.source.value, spec.dead_letter_topic is not None
     if has_letters and not reading.sends_letters:
         frame = call(frame, "where", f"{ERROR} IS NULL")
-    others = record_columns(spec.source, with_errors=not has_letters)
+    others = (*record_columns(spec.source, with_errors=not has_letters), *carried)
     if not value.has_fields:
         return call(frame, "select", "value", *others)
     if value.column is None:

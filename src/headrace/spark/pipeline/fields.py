@@ -15,6 +15,7 @@ from headrace.spark.pipeline.document import Findings, Listing, Node, Place, Sca
 T = TypeVar("T", bound=str)
 _UNITS: Final = "millisecond|second|minute|hour|day|week"
 _DURATION: Final = re.compile(rf"(\d+\s+({_UNITS})s?)(\s+\d+\s+({_UNITS})s?)*", re.IGNORECASE)
+_SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,17 @@ class Fields:
             self.wrong(name, f"{text!r} is no time span such as 30 seconds, 5 minutes or 1 hour")
             return None
         return text
+
+    def share(self, name: str) -> float | None:
+        """A part of all, from 0 % to 100 %, as a number up to 1."""
+        text = self.text(name)
+        if text is None:
+            return None
+        found = _SHARE.fullmatch(text.strip())
+        if found is None or float(found[1]) > 100:
+            self.wrong(name, f"{text!r} is no share such as 5 % or 0.1 %")
+            return None
+        return float(found[1]) / 100
 
     def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
         """A mapping of names to texts, in its order."""

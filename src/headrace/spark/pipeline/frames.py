@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from headrace.core.errors import InvalidConfig
 from headrace.spark import upsert
+from headrace.spark.late_rows import count_late
 from headrace.spark.pipeline.calls import done
 from headrace.spark.pipeline.compiling import Line, Program
 from headrace.spark.pipeline.document import Findings, PipelineInvalid, Place
@@ -35,6 +36,7 @@ def names_for(spark: SparkSession) -> dict[str, Any]:
     return {
         "spark": spark,
         "F": F,
+        "count_late": count_late,
         "each_batch": each_batch,
         "load_function": load_function,
         "load_processor": load_processor,

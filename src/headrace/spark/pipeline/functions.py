@@ -4,21 +4,52 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark import cloudpickle
 
 from headrace.core.errors import InvalidConfig
 
+_NO_TIME: Final = pa.scalar(None, pa.timestamp("us", tz="UTC"))
 
-def load_function(where: str) -> Any:
+
+def load_function(where: str, carried: str | None = None) -> Any:
     """The function or class.
 
     One from a file travels to the executors whole, so that they need not have the file; a module
-    must be installed there too.
+    must be installed there too. A column that is `carried`, one value for a whole batch, goes
+    round the function, which neither sees nor loses it.
     """
+    found = _found(where)
+    return found if carried is None else _carrying(found, carried)
+
+
+def _carrying(of_batches: Any, carried: str) -> Any:
+    def around(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        first = next(batches, None)
+        if first is None:
+            yield from (_with(each, carried, _NO_TIME) for each in of_batches(iter(())))
+            return
+        column = first.column(carried)
+        value = column[0] if len(column) else pa.scalar(None, column.type)
+        stripped = (each.drop_columns([carried]) for each in chain([first], batches))
+        for each in of_batches(stripped):
+            yield _with(each, carried, value)
+
+    return around
+
+
+def _with(batch: pa.RecordBatch, name: str, value: pa.Scalar) -> pa.RecordBatch:
+    # In front: Spark takes columns by their place, and leaves out what is more than was declared.
+    return batch.add_column(0, name, pa.repeat(value, batch.num_rows))
+
+
+def _found(where: str) -> Any:
     source, _, name = where.rpartition(":")
     module = _from_file(Path(source)) if source.endswith(".py") else _imported(source)
     found = getattr(module, name, None)
@@ -34,7 +65,7 @@ def load_processor(where: str) -> Any:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
     _require_protobuf()
-    found = load_function(where)
+    found = _found(where)
     if not (isinstance(found, type) and issubclass(found, StatefulProcessor)):
         raise InvalidConfig(f"{where} is not a subclass of pyspark's StatefulProcessor")
     return found()

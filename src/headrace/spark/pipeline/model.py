@@ -199,6 +199,13 @@ class Sink:
 
 
 @dataclass(frozen=True, slots=True)
+class OnLate:
+    """How many rows may come too late: a share of those of a run, or None for any number."""
+
+    at_most: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Spec:
     """A whole pipeline."""
 
@@ -209,6 +216,7 @@ class Spec:
     once: bool
     source: Source
     dead_letter_topic: str | None
+    on_late: OnLate
     settings: Pairs
     steps: tuple[Step, ...]
     sinks: tuple[Sink, ...]

@@ -14,7 +14,7 @@ from headrace.spark.pipeline.reading import read
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.spark.pipeline.backfilling import Backfill, Point
+    from headrace.spark.pipeline.backfilling import Backfill, BackfillPlan, Point
     from headrace.spark.pipeline.running import Run
 
 
@@ -86,19 +86,21 @@ class Pipeline:
         until: "Point | None" = None,
         *,
         sinks: Sequence[str] = (),
+        again: bool = False,
         bootstrap_servers: str | None = None,
-    ) -> None:
-        """Raise what `backfill` would, as far as it is known without Spark."""
+    ) -> "BackfillPlan":
+        """What `backfill` would do; raises what it would, as far as it is known without Spark."""
         from headrace.spark.pipeline.backfilling import check_backfill
 
         self.require_broker(bootstrap_servers)
-        check_backfill(
+        return check_backfill(
             self.spec,
             self._servers(bootstrap_servers),
             Findings(self.file),
             since=since,
             until=until,
             sinks=tuple(sinks),
+            again=again,
         )
 
     def start(
@@ -122,8 +124,9 @@ class Pipeline:
     ) -> "Backfill":
         """Run the steps as a batch over a range of times or offsets, into these sinks (all).
 
-        A Delta table takes a range once, unless `again`; a topic takes it each time. Without
-        `since` and `until` the range is that of the file.
+        A Delta table takes a range once; a topic takes it each time. What the pipeline itself has
+        written by its checkpoint is refused. `again` writes it all the same. Without `since` and
+        `until` the range is that of the file.
         """
         from headrace.spark.pipeline.backfilling import backfill
 

@@ -10,6 +10,7 @@ from headrace.spark.pipeline.model import Spec
 # What a program may use, and where that comes from.
 _IMPORTS: Final = {
     "F": "from pyspark.sql import functions as F",
+    "count_late": "from headrace.spark.late_rows import count_late",
     "upsert": "from headrace.spark import upsert",
     "load_function": "from headrace.spark.pipeline.functions import load_function",
     "load_processor": "from headrace.spark.pipeline.functions import load_processor",

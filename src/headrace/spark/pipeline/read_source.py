@@ -31,6 +31,7 @@ _OWN: Final = {
     "columns": "columns",
     "commitgroup": "commit_group",
     "deadlettertopic": "on_bad_record",
+    "watermarkcheckpoint": "on_late",
     "kafka.bootstrap.servers": "bootstrap_servers",
 }
 

@@ -3,19 +3,22 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from headrace.core.errors import InvalidConfig
 from headrace.spark.options import Subscription, source_options
 from headrace.spark.pipeline import sections
 from headrace.spark.pipeline.compiling import STREAM_OPTIONS
-from headrace.spark.pipeline.document import START, Findings, Place, Scalar, Table, parse
+from headrace.spark.pipeline.document import START, Findings, Listing, Place, Scalar, Table, parse
 from headrace.spark.pipeline.fields import Fields
-from headrace.spark.pipeline.model import Source, Spec
+from headrace.spark.pipeline.model import OnLate, Source, Spec
 from headrace.spark.pipeline.read_sinks import NAME, read_sinks
 from headrace.spark.pipeline.read_source import read_source
 from headrace.spark.pipeline.read_steps import located, read_steps
 from headrace.spark.pipeline.rules import ANY_BROKER, refuse_impossible, refuse_loops
 from headrace.spark.pipeline.value_columns import refuse_hidden_columns
+
+_ON_LATE: Final = "count, fail or {fail: {at_most: 5 %}}"
 
 
 def read(text: str, file: str, base: Path, variables: Mapping[str, str]) -> Spec:
@@ -37,6 +40,7 @@ def read(text: str, file: str, base: Path, variables: Mapping[str, str]) -> Spec
         once=once,
         source=source,
         dead_letter_topic=dead_letter,
+        on_late=_on_late(fields),
         settings=_settings(fields),
         steps=read_steps(fields.listing("steps"), base, findings),
         sinks=read_sinks(fields.listing("sinks"), base, findings),
@@ -76,6 +80,28 @@ def _dead_letter(fields: Fields, source: Source) -> str | None:
     if source.value.format == "raw":
         fields.wrong("on_bad_record", "raw values are never bad: give source.value a format")
     return None if letters is None else letters.text("dead_letter")
+
+
+def _on_late(fields: Fields) -> OnLate:
+    node = fields.node("on_late")
+    if node is None or isinstance(node, Listing):
+        if fields.has("on_late"):
+            fields.wrong("on_late", f"is not {_ON_LATE}")
+        return OnLate()
+    if isinstance(node, Scalar):
+        if node.text not in ("count", "fail"):
+            fields.wrong("on_late", f"{node.text!r} is not {_ON_LATE}")
+        return OnLate(at_most=0.0 if node.text == "fail" else None)
+    if "topic" in node.entries:
+        fields.wrong(
+            "on_late",
+            "topic: late rows cannot be kept yet, since a streaming query has one sink; they are "
+            f"counted and left out, so use {_ON_LATE}",
+        )
+        return OnLate()
+    found = fields.section("on_late", sections.ON_LATE)
+    fail = None if found is None else found.section("fail", sections.ON_LATE_FAIL)
+    return OnLate(at_most=None if fail is None else fail.share("at_most"))
 
 
 def _settings(fields: Fields) -> tuple[tuple[str, str], ...]:

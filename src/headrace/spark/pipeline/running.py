@@ -21,7 +21,10 @@ from headrace.spark.pipeline.frames import (
     refuse_over_connect,
     told_at,
 )
-from headrace.spark.pipeline.model import Spec
+from headrace.spark.pipeline.late import may_lose_late
+from headrace.spark.pipeline.model import OnLate, Spec
+from headrace.spark.progress import Watching, watch
+from headrace.spark.progress.late import LateRows, percent
 
 _POLL_SECONDS: Final = 0.2
 
@@ -32,11 +35,25 @@ class QueryFailed(HeadraceError):
     code = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+class TooManyLateRows(HeadraceError):
+    """More rows came too late than `on_late` allows. The batch that told so is written."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
 class Run:
     """Queries that belong together: if one fails, the others are stopped."""
 
-    def __init__(self, queries: Mapping[str, StreamingQuery]) -> None:
+    def __init__(
+        self,
+        queries: Mapping[str, StreamingQuery],
+        *,
+        watching: Watching | None = None,
+        on_late: OnLate | None = None,
+    ) -> None:
         self.queries = dict(queries)
+        self._watching = watching
+        self._on_late = on_late or OnLate()
 
     @property
     def failed(self) -> dict[str, str]:
@@ -52,10 +69,30 @@ class Run:
     def is_active(self) -> bool:
         return any(query.isActive for query in self.queries.values())
 
+    @property
+    def late(self) -> dict[str, LateRows]:
+        """By query, rows that came too late so far; queries that leave none out are not in it."""
+        return {} if self._watching is None else self._watching.late
+
+    def refuse_late(self) -> None:
+        """Raise TooManyLateRows where more came too late than `on_late` allows."""
+        most = self._on_late.at_most
+        if most is None:
+            return
+        told = {name: late for name, late in self.late.items() if late.share > most}
+        if told:
+            allowed = "none may" if most == 0 else f"at most {percent(most)} may"
+            said = "\n".join(f"{name}: {late}" for name, late in sorted(told.items()))
+            raise TooManyLateRows(
+                f"{said}; {allowed} (on_late). What did not come too late is written, the last "
+                "batch included"
+            )
+
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until all queries have ended; False if they have not in time.
 
-        Raises QueryFailed when one of them fails, once the others are stopped.
+        Raises QueryFailed when one of them fails, and TooManyLateRows when more rows came too late
+        than `on_late` allows, once the others are stopped.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -64,7 +101,14 @@ class Run:
                 self.stop()
                 raise QueryFailed("\n".join(f"{name}: {why}" for name, why in failed.items()))
             if not self.is_active:
+                self._hear_the_last()
+                self.refuse_late()
                 return True
+            try:
+                self.refuse_late()
+            except TooManyLateRows:
+                self.stop()
+                raise
             if deadline is not None and time.monotonic() >= deadline:
                 return False
             time.sleep(_POLL_SECONDS)
@@ -85,6 +129,12 @@ class Run:
                     del left[name]
             if left:
                 time.sleep(_POLL_SECONDS)
+        self._hear_the_last()
+
+    def _hear_the_last(self) -> None:
+        """Spark tells of batches some time after they ended."""
+        if self._watching is not None:
+            self._watching.close()
 
 
 def _batch(query: StreamingQuery) -> int:
@@ -100,17 +150,21 @@ def start(spec: Spec, spark: SparkSession, servers: str, *, once: bool, findings
     check_stream(spec, servers, findings)
     refuse_over_connect(spec, spark, findings)
     findings.refuse()
+    late = {spec.query_name(sink) for sink in spec.sinks if may_lose_late(spec, sink)}
+    watching = None
     with configured(spark, spec, findings):
         check_schema(spec, findings)
         findings.refuse()
         frames = [frame_of(program, spark, findings) for program in programs]
         findings.refuse()
         try:
+            if late:  # before the queries start, so that their first batches are heard of too
+                watching = watch(spark, names=late, terminal=False)
             for program, frame in zip(programs, frames, strict=True):
                 names = {**names_for(spark), program.frame: frame}
                 with told_at(program.write.place, findings):
                     queries[spec.query_name(program.sink)] = done(program.write.value, names)
         except BaseException:
-            Run(queries).stop()
+            Run(queries, watching=watching).stop()
             raise
-    return Run(queries)
+    return Run(queries, watching=watching, on_late=spec.on_late)

@@ -26,6 +26,12 @@ PIPELINE: Final = Section(
             "values that cannot be decoded",
             "`column`",
         ),
+        Key(
+            "on_late",
+            "`count`, `fail` or `{fail: {at_most: 5 %}}`",
+            "rows that windows, dedup and state leave out since they came too late",
+            "`count`",
+        ),
         Key("settings", "a mapping", "settings of Spark, for these queries"),
         Key("steps", "a list of steps", "what is done for all sinks"),
         Key(
@@ -88,6 +94,23 @@ ON_BAD_RECORD: Final = Section(
     "on_bad_record",
     "`on_bad_record`",
     (Key("dead_letter", "a topic", "where bad records are sent", required=True),),
+)
+ON_LATE: Final = Section(
+    "on_late",
+    "`on_late`",
+    (Key("fail", "a mapping", "stops the pipeline when too many rows were late", required=True),),
+)
+ON_LATE_FAIL: Final = Section(
+    "on_late.fail",
+    "`on_late.fail`",
+    (
+        Key(
+            "at_most",
+            "a share, as `5 %`",
+            "of the rows of a query since the run began, looked at after each batch",
+            required=True,
+        ),
+    ),
 )
 STEP: Final = Section(
     "a step",
@@ -257,6 +280,6 @@ CONSOLE: Final = Section(
     ),
 )
 SECTIONS: Final = (
-    PIPELINE, TRIGGER, SOURCE, FROM, VALUE, ON_BAD_RECORD, STEP, WINDOW, DEDUP, JOIN, TABLE,
-    PYTHON, STATEFUL, SINK, TOPIC, DELTA, UPSERT, PARQUET, CONSOLE,
+    PIPELINE, TRIGGER, SOURCE, FROM, VALUE, ON_BAD_RECORD, ON_LATE, ON_LATE_FAIL, STEP, WINDOW,
+    DEDUP, JOIN, TABLE, PYTHON, STATEFUL, SINK, TOPIC, DELTA, UPSERT, PARQUET, CONSOLE,
 )  # fmt: skip

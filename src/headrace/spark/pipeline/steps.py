@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from headrace.spark.options import LATE_BEFORE
 from headrace.spark.pipeline.calls import Call, Expression, Get, Name, call, function, with_options
 from headrace.spark.pipeline.model import (
     Dedup,
@@ -35,6 +36,8 @@ class Frames:
     name: str
     mode: str = "append"
     watermarks: dict[str, str] = field(default_factory=dict)
+    counts_late_at: Step | None = None
+    """The step before which late rows are counted; up to it rows carry their watermark."""
 
 
 Assigned = tuple[str | None, Expression, bool]
@@ -43,11 +46,18 @@ Assigned = tuple[str | None, Expression, bool]
 def step_calls(step: Step, frames: Frames) -> list[Assigned]:
     """What a step assigns, and whether the columns stay as they were."""
     frame = Name(frames.name)
+    if frames.counts_late_at is step:
+        frames.counts_late_at = None
+        counted = (frames.name, _counted(step, frame), True)
+        return [counted, *step_calls(step, frames)]
     match step:
         case Filter():
             return [(frames.name, call(frame, "where", step.condition), True)]
         case Select():
-            return [(frames.name, call(frame, "selectExpr", *step.expressions), False)]
+            expressions = step.expressions
+            if frames.counts_late_at and not any(each.lstrip()[0] == "*" for each in expressions):
+                expressions = (*expressions, LATE_BEFORE)
+            return [(frames.name, call(frame, "selectExpr", *expressions), False)]
         case Sql():
             return _sql(step, frames)
         case Window():
@@ -57,10 +67,29 @@ def step_calls(step: Step, frames: Frames) -> list[Assigned]:
         case Join():
             return _join(step, frames)
         case Python():
-            loaded = function("load_function", step.function)
-            return [(frames.name, call(frame, "mapInArrow", loaded, step.schema), False)]
+            return [(frames.name, _python(step, frames), False)]
         case Stateful():
             return [(frames.name, _stateful(step, frames), False)]
+
+
+def _counted(step: Step, frame: Name) -> Call:
+    """Rows that a step is going to leave out, counted; the column that tells them is gone then."""
+    assert isinstance(step, Window | Dedup | Stateful)
+    assert step.time is not None
+    spans: list[tuple[str, str]] = []
+    if isinstance(step, Window):
+        given = {"size": step.size, "slide": step.slide, "session": step.session}
+        spans = [(name, span) for name, span in given.items() if span is not None]
+    return Call(None, "count_late", (frame, step.time), tuple(spans))
+
+
+def _python(step: Python, frames: Frames) -> Call:
+    if not frames.counts_late_at:
+        loaded = function("load_function", step.function)
+        return call(Name(frames.name), "mapInArrow", loaded, step.schema)
+    loaded = function("load_function", step.function, LATE_BEFORE)
+    schema = f"{LATE_BEFORE} timestamp, {step.schema}"
+    return call(Name(frames.name), "mapInArrow", loaded, schema)
 
 
 def _sql(step: Sql, frames: Frames) -> list[Assigned]:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812, as all the world calls it
 from pyspark.sql.types import StructType
 
 from headrace.core.errors import InvalidConfig
-from headrace.spark.delta_table import local_path, open_table
+from headrace.spark.delta_table import local_path, open_table, require_plain
 from headrace.spark.table_files import NULL_DIRECTORY
 
 Values = tuple[tuple[str, Any], ...]
@@ -26,7 +26,7 @@ def read_table(spark: SparkSession, path: str) -> DataFrame:
     table = open_table(local_path(path))
     if table is None:
         raise InvalidConfig(f"there is no Delta table at {path}")
-    _require_plain(table, path)
+    require_plain(table, path)
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
     root = local_path(path)
     named, others = files_by_names(table, root)
@@ -76,12 +76,3 @@ def _unescaped(text: str) -> str:
 
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
-
-
-def _require_plain(table: Any, path: str) -> None:
-    """Deleted rows and renamed columns are kept beside the files, where Spark would not look."""
-    if table.protocol().min_reader_version > 1:
-        raise InvalidConfig(
-            f"the table {path} uses features of Delta that its plain files do not show "
-            f"(reader version {table.protocol().min_reader_version})"
-        )

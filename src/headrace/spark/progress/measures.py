@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
+from headrace.spark.options import LATE_COUNTS
+
 Lag = dict[str, int]
 
 
@@ -34,6 +36,14 @@ class Progress:
     state_bytes: int = 0
     watermark: float | None = None
     """Seconds since 1970; None before the first, or where there is none."""
+    late: int | None = None
+    """Rows that were left out for they came too late; None where there is no watermark."""
+    late_of: int = 0
+    """How many rows came to where they are left out."""
+    late_partly: int = 0
+    """Rows that were late for some of their (sliding) windows, and are in the others."""
+    late_is_exact: bool = True
+    """Whether `late` is counted by us, row by row; else it is Spark's number, and too small."""
     watched_since: float = 0.0
     """When the process began to watch that saw this batch, in seconds since 1970."""
 
@@ -62,6 +72,7 @@ def from_spark(told: Mapping[str, Any], watched_since: float = 0.0) -> Progress:
             lag[topic] = max(after, lag.get(topic, 0))
             lag_before[topic] = max(before, lag_before.get(topic, 0))
     operators = told.get("stateOperators", [])
+    late = _late(told, rows)
     return Progress(
         query=told.get("name") or str(told["id"]),
         run=str(told["runId"]),
@@ -76,6 +87,10 @@ def from_spark(told: Mapping[str, Any], watched_since: float = 0.0) -> Progress:
         state_rows=sum(int(each.get("numRowsTotal", 0)) for each in operators),
         state_bytes=sum(int(each.get("memoryUsedBytes", 0)) for each in operators),
         watermark=_watermark(told.get("eventTime") or {}),
+        late=None if late is None else late.late,
+        late_of=0 if late is None else late.of,
+        late_partly=0 if late is None else late.partly,
+        late_is_exact=late is None or late.is_exact,
         watched_since=watched_since,
     )
 
@@ -140,6 +155,33 @@ def _offsets(told: Any) -> dict[str, dict[str, int]] | None:
             if not number.isdigit() or type(offset) is not int:
                 return None
     return told
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    late: int
+    of: int
+    partly: int
+    is_exact: bool
+
+
+def _late(told: Mapping[str, Any], rows: int) -> _Late | None:
+    """Our count before the first step that leaves rows out, and Spark's of all others.
+
+    Spark tells operators from the last to the first. Of windows it counts what is left after rows
+    have been added up, so that its number alone is a lower bound.
+    """
+    if "watermark" not in (told.get("eventTime") or {}):
+        return None
+    dropped = [
+        int(each.get("numRowsDroppedByWatermark", 0)) for each in told.get("stateOperators", [])
+    ]
+    counted = (told.get("observedMetrics") or {}).get(LATE_COUNTS)
+    if counted is None or counted["unknown"]:
+        return _Late(sum(dropped), rows, 0, is_exact=not rows and not sum(dropped))
+    later = sum(dropped[:-1])
+    late = int(counted["late"]) + later
+    return _Late(late, int(counted["rows"]), int(counted["partly"]), is_exact=not later)
 
 
 def _watermark(event_time: Mapping[str, str]) -> float | None:

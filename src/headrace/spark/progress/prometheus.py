@@ -10,6 +10,7 @@ from typing import Final
 from headrace.core.errors import InvalidConfig
 from headrace.core.listeners import parse_door
 from headrace.core.metrics import Family, Histogram, Kind, Metric, Value
+from headrace.spark.progress.late import LateRows
 from headrace.spark.progress.measures import Lag, Progress
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -24,6 +25,7 @@ class _Counts:
         self.batches = 0
         self.rows = 0
         self.failures = 0
+        self.late = LateRows()
         self.seconds = Histogram(BATCH_SECONDS_BOUNDS)
         self.is_running = False
         self.last: Progress | None = None
@@ -42,6 +44,17 @@ OF_QUERY: Final[dict[Metric, Callable[[_Counts], Value]]] = {
     ),
     _metric("batches_total", "counter", "Batches finished."): lambda counts: counts.batches,
     _metric("rows_total", "counter", "Rows read by them."): lambda counts: counts.rows,
+    _metric(
+        "late_rows_total", "counter", "Rows left out for they came too late, by a watermark."
+    ): lambda counts: counts.late.late,
+    _metric(
+        "partly_late_rows_total",
+        "counter",
+        "Rows that were late for some of their sliding windows only.",
+    ): lambda counts: counts.late.partly,
+    _metric(
+        "late_rows_exact", "gauge", "1 if late rows are counted one by one, 0 if at least so many."
+    ): lambda counts: int(counts.late.is_exact),
     _metric("batch_seconds", "histogram", "From trigger to end of batch."): (
         lambda counts: counts.seconds
     ),
@@ -99,6 +112,7 @@ class Counters:
             counts.is_running = True
             counts.batches += 1
             counts.rows += progress.rows
+            counts.late.add(progress)
             counts.seconds.observe(progress.batch_ms / 1000)
             counts.last = progress
 

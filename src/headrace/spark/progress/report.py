@@ -10,6 +10,7 @@ from typing import Final
 
 from headrace.spark.progress import figures
 from headrace.spark.progress.drawing import STYLE, WIDTH, Panel, draw
+from headrace.spark.progress.late import LateRows, percent
 from headrace.spark.progress.measures import Progress
 from headrace.spark.progress.series import lag, measured, restarts, runs, span_of, throughput
 
@@ -79,6 +80,17 @@ def _picture(batches: Sequence[Progress], title: str) -> str:
                 lambda value: f"{figures.whole(round(value))} rows",
             )
         )
+    if any(each.late or each.late_partly for each in batches):
+        late = measured(batches, span, lambda each: float(each.late or 0) + each.late_partly)
+        panels.append(
+            Panel(
+                "Late",
+                "rows left out of each batch, wholly or in part",
+                [line for line in late if line.top],
+                figures.short,
+                lambda value: f"{figures.whole(round(value))} rows",
+            )
+        )
     return draw(panels, span, restarts(batches), f"{title}: throughput and lag over time")
 
 
@@ -108,7 +120,7 @@ def _summary(batches: Sequence[Progress]) -> str:
 
 _COLUMNS: Final = (
     *("query", "batches", "rows", "rows/s in batches", "batch, median", "longest"),
-    *("lag", "waited at most", "state", "watermark"),
+    *("lag", "waited at most", "late", "state", "watermark"),
 )
 
 
@@ -140,9 +152,22 @@ def _figures(query: str, batches: Sequence[Progress]) -> list[str]:
         figures.duration(max(each.batch_ms for each in batches)),
         figures.whole(last.lag_sum),
         figures.whole(max(most) if most else None),
+        _late(batches),
         state if last.state_rows else "-",
         _watermark(last),
     ]
+
+
+def _late(batches: Sequence[Progress]) -> str:
+    """Rows that came too late, and their share; a dash where there is no watermark."""
+    if all(each.late is None for each in batches):
+        return "-"
+    sum_of = LateRows()
+    for each in batches:
+        sum_of.add(each)
+    least = "" if sum_of.is_exact else "at least "
+    partly = f", {figures.whole(sum_of.partly)} in part" if sum_of.partly else ""
+    return f"{least}{figures.whole(sum_of.late)} ({percent(sum_of.share)}){partly}"
 
 
 def _watermark(last: Progress) -> str:

@@ -5,12 +5,14 @@ import threading
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from headrace.spark.progress.figures import clock, duration, moment, rate, size, whole
+from headrace.spark.progress.late import LateRows, in_short
 from headrace.spark.progress.measures import Progress
 from headrace.spark.reasons import reason_in
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 RECENT = 24
 _BARS = "▁▂▃▄▅▆▇█"
@@ -69,6 +71,9 @@ def line(progress: Progress) -> str:
     parts += [f"lag {topic} {whole(lag)}" for topic, lag in progress.lag.items()]
     if progress.state_rows:
         parts.append(f"state {whole(progress.state_rows)} rows, {size(progress.state_bytes)}")
+    late = in_short(progress)
+    if late is not None:
+        parts.append(late)
     if progress.watermark is not None:
         parts.append(f"watermark {moment(progress.watermark)}")
     return "; ".join(parts)
@@ -80,6 +85,7 @@ class _Row:
     def __init__(self) -> None:
         self.last: Progress | None = None
         self.rows = 0
+        self.late = LateRows()
         self.recent: list[float] = []
         self.end: str | None = None
 
@@ -105,6 +111,7 @@ class LiveTable:
             row = self._rows.setdefault(progress.query, _Row())
             row.last, row.end = progress, None
             row.rows += progress.rows
+            row.late.add(progress)
             row.recent = [*row.recent, progress.rows_per_second][-RECENT:]
             self._draw()
 
@@ -128,7 +135,7 @@ def draw(rows: dict[str, _Row]) -> "Table":
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("query", overflow="fold")
-    for name in ("batch", "rows", "rows/s", "batch time", "waited", "lag", "state"):
+    for name in ("batch", "rows", "rows/s", "batch time", "waited", "lag", "late", "state"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("rows/s of late", no_wrap=True)
     for query, row in sorted(rows.items()):
@@ -137,7 +144,7 @@ def draw(rows: dict[str, _Row]) -> "Table":
             named.append(f" {row.end}", "red" if row.end.startswith("failed") else "dim")
         last = row.last
         if last is None:
-            table.add_row(named, *["-"] * 7)
+            table.add_row(named, *["-"] * 8)
             continue
         lag = last.lag_sum
         table.add_row(
@@ -148,6 +155,7 @@ def draw(rows: dict[str, _Row]) -> "Table":
             duration(last.batch_ms),
             whole(sum(last.lag_before.values()) if last.lag_before else None),
             Text(whole(lag), "yellow" if lag else ""),
+            _late(row.late, last),
             f"{whole(last.state_rows)} rows" if last.state_rows else "-",
             Text(spark_line(row.recent), "cyan"),
         )
@@ -157,6 +165,15 @@ def draw(rows: dict[str, _Row]) -> "Table":
                 cells = [*[""] * 4, whole(before), whole(each)]
                 table.add_row(Text(f"  {topic}"), *cells, style="dim")
     return table
+
+
+def _late(late: LateRows, last: Progress) -> "Text":
+    """Rows that came too late since the run began; `+` for at least so many."""
+    from rich.text import Text
+
+    if last.late is None:
+        return Text("-")
+    return Text(whole(late.late) + ("" if late.is_exact else "+"), "yellow" if late.late else "")
 
 
 def spark_line(values: list[float]) -> str:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -19,7 +20,8 @@ from pyspark.sql.streaming.listener import (
 )
 
 from headrace.core.errors import InvalidConfig
-from headrace.spark.progress.history import History
+from headrace.spark.progress.history import History, history_of
+from headrace.spark.progress.late import LateRows
 from headrace.spark.progress.measures import Progress, from_spark
 from headrace.spark.progress.prometheus import Counters, MetricsServer
 from headrace.spark.progress.replacing import replace_text
@@ -46,8 +48,8 @@ def watch(
     """Watch the queries of a session, those of these names or all, until `close`.
 
     `metrics` is the HOST:PORT of an address to scrape, on this machine if only a port is given;
-    `report` a file .html or .svg, with its history beside it as .jsonl. Queries that were started
-    before are watched from their next batch on.
+    `report` a file .html or .svg, with its history beside it as .report.jsonl. Queries that were
+    started before are watched from their next batch on.
     """
     if report is not None and report.suffix not in FORMATS:
         raise InvalidConfig(f"report: {report} must end in {' or '.join(FORMATS)}")
@@ -80,8 +82,9 @@ class Watching:
         self._report = report
         self._title = title or (report.stem if report else "")
         self._clock = clock
-        self._history = History(report.with_suffix(".jsonl") if report else None)
+        self._history = History(history_of(report) if report else None)
         self._report_at = float("-inf")
+        self._late: dict[str, LateRows] = {}
         self._since = time.time()
         self._counters = Counters()
         self._server: MetricsServer | None = None
@@ -107,6 +110,12 @@ class Watching:
         """Every batch, those of earlier runs in the report's history included."""
         with self._changed:
             return self._history.batches
+
+    @property
+    def late(self) -> dict[str, LateRows]:
+        """By query, the rows that came too late since this began to watch."""
+        with self._changed:
+            return {query: replace(late) for query, late in self._late.items()}
 
     @property
     def metrics_address(self) -> str | None:
@@ -172,9 +181,10 @@ class Watching:
                 return
             self._running[str(told["id"])] = progress.query
             self._counters.count(progress)
+            self._late.setdefault(progress.query, LateRows()).add(progress)
             try:
                 self._history.add(progress)
-            except OSError as error:
+            except (OSError, InvalidConfig) as error:
                 logger.warning("history was not written: error=%s", error)
             if self._screen is not None:
                 self._screen.show(progress)

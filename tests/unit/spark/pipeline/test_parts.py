@@ -6,15 +6,23 @@ import os
 from pathlib import Path
 from typing import cast
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from headrace.client import TopicPartition
 from headrace.core.errors import InvalidConfig
+from headrace.spark.offsets import Range
 from headrace.spark.options import source_options
 from headrace.spark.pipeline import load
-from headrace.spark.pipeline.backfilling import twice
-from headrace.spark.pipeline.checkpoints import has_past, last_batch, offsets_as_from, read_up_to
+from headrace.spark.pipeline.backfilling import held_by_checkpoint
+from headrace.spark.pipeline.checkpoints import (
+    begun_at,
+    has_past,
+    last_batch,
+    offsets_as_from,
+    planned_up_to,
+)
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.frames import reason, refuse_over_connect
 from headrace.spark.pipeline.functions import load_function
@@ -192,36 +200,65 @@ sinks:
     assert chosen.starting == offsets
 
 
-def checkpoint_at(directory: Path, last: str) -> None:
-    """A checkpoint as Spark writes it: two batches finished, a third begun."""
-    for kind, batches in (("offsets", 3), ("commits", 2)):
+def checkpoint_at(directory: Path, *ends: str) -> None:
+    """A checkpoint as Spark writes it: batches that end there, the last one begun but not done."""
+    for kind, batches in (("offsets", ends), ("commits", ends[:-1])):
         (directory / kind).mkdir(parents=True)
-        for batch in range(batches):
-            offsets = last if batch == 1 else '{"clicks":{"0":99}}'
+        for batch, offsets in enumerate(batches):
             (directory / kind / str(batch)).write_text(f'v1\n{{"a":1}}\n{offsets}')
 
 
-def test_a_checkpoint_tells_how_far_finished_batches_have_read(tmp_path: Path) -> None:
-    checkpoint_at(tmp_path / "known", '{"clicks":{"0":5,"1":7}}')
-    assert read_up_to(str(tmp_path / "known")) == {
-        TopicPartition("clicks", 0): 5,
-        TopicPartition("clicks", 1): 7,
-    }
+FIRST, SECOND = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
+
+
+def test_a_checkpoint_tells_from_where_and_how_far_batches_read(tmp_path: Path) -> None:
+    """A batch that was begun counts: the pipeline itself does it again."""
+    ends = ('{"clicks":{"0":2,"1":0}}', '{"clicks":{"0":4,"1":7}}', '{"clicks":{"0":5,"1":7}}')
+    checkpoint_at(tmp_path / "known", *ends)
+    known = str(tmp_path / "known")
+    assert planned_up_to(known) == {FIRST: 5, SECOND: 7}
+    assert begun_at(known) == {FIRST: 2, SECOND: 0}
+    (tmp_path / "known" / "offsets" / "0").unlink()
+    assert begun_at(known) is None
     checkpoint_at(tmp_path / "odd", "-")
     for none in (str(tmp_path / "odd"), str(tmp_path / "none"), "hdfs://far/away"):
-        assert read_up_to(none) == {}
+        assert planned_up_to(none) == {}
+        assert begun_at(none) is None
 
 
-def test_a_backfill_says_what_the_pipeline_has_written_itself(tmp_path: Path) -> None:
-    checkpoint_at(tmp_path / "delta", '{"clicks":{"0":5}}')
-    checkpoint_at(tmp_path / "merged", '{"clicks":{"0":5}}')
-    text = SMALL.replace("/data/checkpoints/clicks", str(tmp_path)) + (
-        "  - delta: {path: /data/a}\n"
-        "  - delta: {path: /data/b, upsert: {on: [id]}}\n    name: merged\n"
+def test_what_a_checkpoint_holds_of_a_range_is_told_for_every_partition(tmp_path: Path) -> None:
+    ends = ('{"clicks":{"0":2,"1":0}}', '{"clicks":{"0":5,"1":7}}')
+    checkpoint_at(tmp_path / "console", *ends)
+    spec = load(SMALL.replace("/data/checkpoints/clicks", str(tmp_path)), {}).spec
+    [sink] = spec.sinks
+
+    def held(start: int, end: int) -> list[Range]:
+        both = (FIRST, SECOND)
+        first, last = dict.fromkeys(both, start), dict.fromkeys(both, end)
+        return held_by_checkpoint(spec, sink, "127.0.0.1:1", first, last)
+
+    assert held(0, 9) == [Range(FIRST, 2, 5), Range(SECOND, 0, 7)]
+    assert held(0, 2) == [Range(SECOND, 0, 2)]
+    assert held(5, 9) == [Range(SECOND, 5, 7)]
+    assert held(7, 9) == []
+    # Where it began can no longer be told: rather refused than there twice.
+    (tmp_path / "console" / "offsets" / "0").unlink()
+    assert held(0, 2) == [Range(FIRST, 0, 2), Range(SECOND, 0, 2)]
+
+
+def test_a_carried_column_goes_round_a_function(tmp_path: Path) -> None:
+    """Neither seen nor lost by it, and first: Spark leaves out columns beyond those declared."""
+    path = tmp_path / "steps.py"
+    path.write_text(
+        "def twice(batches):\n"
+        "    for batch in batches:\n"
+        "        assert batch.schema.names == ['id'], batch.schema.names\n"
+        "        yield batch\n"
+        "        yield batch.slice(0, 1)\n"
     )
-    spec = load(text, {}).spec
-    _, delta, merged = spec.sinks
-    [said] = twice(spec, delta, {TopicPartition("clicks", 0): 4})
-    assert said.startswith("the pipeline itself has read clicks-0 up to offset 5")
-    assert twice(spec, delta, {TopicPartition("clicks", 0): 5}) == []
-    assert twice(spec, merged, {TopicPartition("clicks", 0): 4}) == []
+    around = load_function(f"{path}:twice", "_late_before")
+    given = pa.record_batch({"id": [1, 2], "_late_before": [7, 7]})
+    found = pa.Table.from_batches(around(iter([given])))
+    assert found.schema.names == ["_late_before", "id"]
+    assert found.to_pydict() == {"_late_before": [7, 7, 7], "id": [1, 2, 1]}
+    assert list(around(iter([]))) == []

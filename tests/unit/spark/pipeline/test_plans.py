@@ -56,6 +56,39 @@ def test_the_first_sink_sends_dead_letters_and_the_others_leave_them_out() -> No
     assert '.where("_error IS NULL")' in second
 
 
+def test_late_rows_are_counted_before_the_first_step_that_leaves_them_out() -> None:
+    first, second = load(WHOLE).plan().split("# clicks-by-item")
+    assert "watermarkCheckpoint" not in first
+    assert '.option("watermarkCheckpoint", "/checkpoint/by-item")' in second
+    assert 'by_item = count_late(by_item, "at", size="1 minute")\n' in second
+    assert second.index("count_late") < second.index("withWatermark")
+
+
+@pytest.mark.parametrize(
+    ("step", "counts"),
+    [
+        ("select: [item, at]", True),
+        ("select: ['*', 'item + 1 AS next']", True),
+        ("join: {table: {format: csv, path: /a}, on: [item]}", True),
+        ("sql: SELECT * FROM input", False),
+    ],
+)
+def test_steps_before_pass_the_watermark_on_or_nothing_is_counted(step: str, counts: bool) -> None:
+    text = WHOLE.replace("  - filter: item > 0\n", f"  - {step}\n")
+    second = load(text).plan().split("# clicks-by-item")[1]
+    assert ("count_late(" in second, "_late_before" in second) == (counts, counts)
+    if "'*'" in step:
+        assert '.selectExpr("*", "item + 1 AS next")' in second
+
+
+def test_mode_complete_leaves_no_row_out_and_some_settings_hide_by_what() -> None:
+    complete = WHOLE.replace("mode: update", "mode: complete")
+    assert "count_late" not in load(complete).plan()
+    setting = "spark.sql.streaming.statefulOperator.allowMultiple: false"
+    other = WHOLE.replace("settings: {", f"settings: {{{setting}, ")
+    assert "count_late" not in load(other).plan()
+
+
 def test_each_of_several_sinks_has_a_group() -> None:
     plan = load(WHOLE).plan()
     assert '.option("commitGroup", "group-delta")' in plan

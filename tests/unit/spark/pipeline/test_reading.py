@@ -49,6 +49,20 @@ def test_steps_and_sinks_keep_their_order_and_their_lines() -> None:
     assert (second.place.line, second.agg) == (10, (("n", "count(*)"),))
 
 
+@pytest.mark.parametrize(
+    ("written", "at_most"),
+    [
+        ("", None),
+        ("on_late: count\n", None),
+        ("on_late: fail\n", 0.0),
+        ("on_late: {fail: {at_most: 5 %}}\n", 0.05),
+        ("on_late: {fail: {at_most: 0.5%}}\n", 0.005),
+    ],
+)
+def test_how_many_rows_may_be_late(written: str, at_most: float | None) -> None:
+    assert load(SMALL + written).spec.on_late.at_most == at_most
+
+
 def test_the_newest_row_is_not_told_by_offsets_alone() -> None:
     """A key that comes to another partition goes on at smaller offsets."""
     target = load(SMALL + "  - delta: {path: /a, upsert: {on: [id]}}\n").spec.sinks[1].target

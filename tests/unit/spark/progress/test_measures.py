@@ -30,7 +30,45 @@ def test_a_batch_is_told_in_all_its_numbers() -> None:
         state_rows=42,
         state_bytes=5120,
         watermark=BEGIN - 30,
+        late=2,
+        late_of=1000,
+        late_is_exact=False,
     )
+
+
+def counted(**counts: int) -> dict[str, Any]:
+    return {"headrace_late": {"rows": 900, "late": 0, "partly": 0, "unknown": 0, **counts}}
+
+
+def dropping(*numbers: int) -> list[dict[str, Any]]:
+    """Operators as Spark tells them, the last step first."""
+    return [{"operatorName": "x", "numRowsDroppedByWatermark": each} for each in numbers]
+
+
+def test_late_rows_are_those_that_were_counted_one_by_one() -> None:
+    seen = from_spark(
+        told(observedMetrics=counted(late=333, partly=44), stateOperators=dropping(0, 5))
+    )
+    assert (seen.late, seen.late_of, seen.late_partly) == (333, 900, 44)
+    assert seen.late_is_exact
+
+
+def test_late_rows_of_later_steps_are_sparks_number_and_make_it_a_lower_bound() -> None:
+    seen = from_spark(told(observedMetrics=counted(late=333), stateOperators=dropping(7, 5)))
+    assert (seen.late, seen.late_is_exact) == (340, False)
+
+
+@pytest.mark.parametrize("metrics", [{}, counted(late=0, unknown=900)])
+def test_what_nobody_could_count_is_never_a_plain_zero(metrics: dict[str, Any]) -> None:
+    seen = from_spark(told(observedMetrics=metrics, stateOperators=dropping(0)))
+    assert (seen.late, seen.late_of, seen.late_is_exact) == (0, 1000, False)
+    empty = from_spark(told(observedMetrics={}, numInputRows=0, stateOperators=dropping(0)))
+    assert (empty.late, empty.late_is_exact) == (0, True)
+
+
+def test_without_a_watermark_nothing_is_said_about_late_rows() -> None:
+    seen = from_spark(told(eventTime={}))
+    assert (seen.late, seen.late_is_exact) == (None, True)
 
 
 def test_a_query_without_a_name_goes_by_its_id() -> None:

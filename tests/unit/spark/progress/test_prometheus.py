@@ -77,6 +77,17 @@ def test_counts_add_up_and_gauges_tell_the_last_batch(counters: Counters) -> Non
     assert ("lag_records", of("clicks-topic", topic="views")) not in found
 
 
+def test_late_rows_add_up_and_a_lower_bound_says_so(counters: Counters) -> None:
+    counters.count(batch(0, late=7, late_of=100, late_partly=2))
+    counters.count(batch(1, late=3, late_of=100))
+    found = samples(counters.text())
+    query = of("clicks-topic")
+    assert (found["late_rows_total", query], found["partly_late_rows_total", query]) == (10, 2)
+    assert found["late_rows_exact", query] == 1
+    counters.count(batch(2, late=0, late_of=100, late_is_exact=False))
+    assert samples(counters.text())["late_rows_exact", query] == 0
+
+
 def test_batch_times_are_a_histogram(counters: Counters) -> None:
     for ms in (50, 150, 4000, 3_600_000):
         counters.count(batch(0, batch_ms=ms))

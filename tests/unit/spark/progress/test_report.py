@@ -185,7 +185,7 @@ def test_the_page_tells_figures_and_restarts() -> None:
     assert "40 batches, 1 restart<" in page
     cells = re.findall(r"<td>(.*?)</td>", page)
     assert cells == [
-        *("clicks-topic", "40", "4,000", "200", "500 ms", "500 ms", "10", "110", "-", "-"),
+        *("clicks-topic", "40", "4,000", "200", "500 ms", "500 ms", "10", "110", "-", "-", "-"),
     ]
     assert page.count(">restarted<") == 1
 

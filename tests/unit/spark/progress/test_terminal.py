@@ -18,6 +18,14 @@ def test_a_batch_is_a_line_with_what_it_has() -> None:
     )
 
 
+def test_late_rows_are_part_of_the_line_and_a_number_that_is_too_small_says_so() -> None:
+    assert "; late 28 of 90 rows" in line(batch(1, late=28, late_of=90))
+    assert "; late 0 and 3 in part of 90 rows" in line(batch(1, late=0, late_partly=3, late_of=90))
+    assert "; late at least 0 of 90 rows" in line(batch(1, late=0, late_of=90, late_is_exact=False))
+    assert "late" not in line(batch(1, late=0, late_of=90))
+    assert "late" not in line(batch(1))
+
+
 def test_where_no_terminal_is_each_batch_is_a_line() -> None:
     stream = io.StringIO()
     screen = open_screen(stream)
@@ -48,7 +56,7 @@ def test_a_terminal_has_a_table_with_a_row_per_query() -> None:
     console = Console(file=stream, force_terminal=True, width=120, color_system=None)
     screen = LiveTable(console)
     screen.started("clicks-topic")
-    assert stream.getvalue().split()[-8:] == ["clicks-topic", *["-"] * 7]
+    assert stream.getvalue().split()[-9:] == ["clicks-topic", *["-"] * 8]
     screen.show(batch(0, rows=100))
     screen.show(
         batch(
@@ -57,6 +65,9 @@ def test_a_terminal_has_a_table_with_a_row_per_query() -> None:
             rows_per_second=1800.0,
             lag={"a": 1000, "b": 234},
             lag_before={"a": 1500, "b": 634},
+            late=28,
+            late_of=900,
+            late_is_exact=False,
         )
     )
     screen.show(batch(0, query="clicks-delta", lag={}, state_rows=77))
@@ -68,6 +79,7 @@ def test_a_terminal_has_a_table_with_a_row_per_query() -> None:
     assert delta[:4] == ["clicks-delta", "failed:", "Boom:", "x"]
     assert delta[-3:-1] == ["77", "rows"]
     assert topic[:8] == ["clicks-topic", "1", "1,000", "1,800", "500", "ms", "2,134", "1,234"]
+    assert topic[8] == "28+"
     assert (a, b) == (["a", "1,500", "1,000"], ["b", "634", "234"])
 
 

@@ -110,8 +110,8 @@ def test_a_history_that_cannot_be_written_does_not_stop_the_query(
     streams: Streams, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with watched(streams, report=tmp_path / "clicks.html") as watching:
-        (tmp_path / "clicks.jsonl").unlink()
-        (tmp_path / "clicks.jsonl").mkdir()
+        (tmp_path / "clicks.report.jsonl").unlink()
+        (tmp_path / "clicks.report.jsonl").mkdir()
         streams.progress(batchId=6)
         streams.end()
     assert [each.batch for each in watching.history] == [6]
@@ -171,7 +171,7 @@ def test_the_report_is_live_while_queries_run_and_whole_at_the_end(
     last = report.read_text()
     assert "2 batches" in last
     assert 'http-equiv="refresh"' not in last
-    assert {each.name for each in report.parent.iterdir()} == {"clicks.html", "clicks.jsonl"}
+    assert {each.name for each in report.parent.iterdir()} == {"clicks.html", "clicks.report.jsonl"}
 
 
 def test_a_report_continues_that_of_the_run_before(streams: Streams, tmp_path: Path) -> None:
