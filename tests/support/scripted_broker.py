@@ -3,17 +3,18 @@
     broker = ScriptedBroker(port=9092)
     broker.on(MetadataRequest, lambda request: MetadataResponse(...))
 
-A script returns the answer, `SILENCE` (no answer, ever) or `HANG_UP`. It speaks real frames, so
+A script returns the answer, `Late` (the answer, after a while), `SILENCE` (no answer, ever) or
+`HANG_UP`. It speaks real frames, so
 what it takes from the wire has been through the client's codec.
 """
 
 import asyncio
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from headrace.protocol.api_keys import request_class
-from headrace.protocol.frames import decode_request_header, encode_response_parts
+from headrace.protocol.frames import RequestHeader, decode_request_header, encode_response_parts
 from headrace.protocol.message import Message
 from headrace.protocol.messages.api_versions import (
     ApiVersion,
@@ -39,8 +40,15 @@ class Instead(Enum):
     HANG_UP = auto()
 
 
+class Late(NamedTuple):
+    """An answer that takes its time."""
+
+    answer: Message
+    seconds: float
+
+
 SILENCE, HANG_UP = Instead.SILENCE, Instead.HANG_UP
-Script = Callable[[Any], Message | Instead]
+Script = Callable[[Any], Message | Instead | Late]
 
 
 class ScriptedBroker:
@@ -60,7 +68,7 @@ class ScriptedBroker:
         loop = asyncio.get_running_loop()
         await loop.create_server(lambda: _Peer(self), "broker", self.port)
 
-    def on(self, request: type[M], script: Callable[[M], Message | Instead]) -> None:
+    def on(self, request: type[M], script: Callable[[M], Message | Instead | Late]) -> None:
         """Answer this kind of request from now on."""
         self._scripts[request] = script
 
@@ -68,7 +76,7 @@ class ScriptedBroker:
         """All requests of a kind so far."""
         return [request for request in self.seen if isinstance(request, kind)]
 
-    def play(self, request: Message) -> Message | Instead:
+    def play(self, request: Message) -> Message | Instead | Late:
         self.seen.append(request)
         return self._scripts[type(request)](request)
 
@@ -134,7 +142,13 @@ class _Peer(asyncio.Protocol):
         answer = self._broker.play(request)
         if answer is HANG_UP:
             self._transport.abort()
+        elif isinstance(answer, Late):
+            loop = asyncio.get_running_loop()
+            loop.call_later(answer.seconds, self._send, answer.answer, header)
         elif isinstance(answer, Message):
-            self._transport.writelines(
-                encode_response_parts(answer, header.api_version, header.correlation_id)
-            )
+            self._send(answer, header)
+
+    def _send(self, answer: Message, header: RequestHeader) -> None:
+        self._transport.writelines(
+            encode_response_parts(answer, header.api_version, header.correlation_id)
+        )

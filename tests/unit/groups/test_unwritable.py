@@ -181,9 +181,7 @@ async def test_a_decision_that_fails_half_way_leaves_nobody_waiting(
 
 def _has_member(groups: Any, member_id: str) -> bool:
     return any(
-        member_id in group.members
-        for home in groups._homes
-        for group in home.shard.groups.values()
+        member_id in group.members for home in groups._homes for group in home.shard.groups.values()
     )
 
 
@@ -218,5 +216,3 @@ def test_leaving_with_many_names_takes_one_look_at_each() -> None:
     assert looks == 0
     assert codes[29:31] == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
     assert coordinator.group.members.keys() == {"m"}
-
-

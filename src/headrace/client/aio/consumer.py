@@ -1,5 +1,6 @@
 """A member of a group for asyncio: heartbeats in the background, records when asked."""
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection
 from types import TracebackType
@@ -176,7 +177,13 @@ class AsyncConsumer:
             if notice is not None:
                 await self._tell(notice)
         finally:
-            await self._engine.leave(reason)
+            leaving = asyncio.ensure_future(self._engine.leave(reason))
+            try:
+                await asyncio.shield(leaving)
+            except asyncio.CancelledError:
+                # The group would wait for us for a whole session; this takes a moment.
+                await leaving
+                raise
 
     async def _poll(self, timeout_ms: float, take: Callable[[], R]) -> R | None:
         engine = self._engine

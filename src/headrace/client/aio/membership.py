@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # A farewell is worth this much patience: the group will notice our absence anyway.
 _LEAVE_MS = 5_000
+# A broker names a new member at once; an old one only when the whole rebalance is over.
+_NAMED_MS = 2_000
 
 
 class MembershipTask:
@@ -40,12 +42,14 @@ class MembershipTask:
         self._channel = client.new_channel()
         self._nudged = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._is_stopping = False
         # A fault of ours in the task must reach the program, not die unseen.
         self.fault: BaseException | None = None
 
     def start(self) -> None:
         """Begin, unless it runs already."""
         if self._task is None:
+            self._is_stopping = False
             self._task = asyncio.get_running_loop().create_task(self._run())
         self.nudge()
 
@@ -54,9 +58,16 @@ class MembershipTask:
         self._nudged.set()
 
     async def stop(self) -> None:
-        """End the task; the membership stays as it is."""
+        """End the task; the membership stays as it is.
+
+        A join whose answer names us is waited for a little: without our name we could not leave,
+        and the group would wait for us for a whole session.
+        """
         task, self._task = self._task, None
         if task is not None:
+            if self._membership.is_being_named:
+                self._is_stopping = True
+                await asyncio.wait((task,), timeout=_NAMED_MS / 1000)
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
@@ -73,7 +84,7 @@ class MembershipTask:
 
     async def _run(self) -> None:
         try:
-            while True:
+            while not self._is_stopping:
                 await self._step()
                 self._changed()
         except Exception as fault:

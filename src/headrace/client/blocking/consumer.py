@@ -222,7 +222,7 @@ class Consumer:
             if notice is not None:
                 self._tell(notice)
         finally:
-            self._call(self._engine.leave(reason))
+            self._call_to_its_end(self._engine.leave(reason))
 
     def _tell(self, notice: Notice) -> None:
         listener = self._listeners.get(notice.change)
@@ -268,6 +268,20 @@ class Consumer:
         except BaseException:
             # An interrupted program must not leave the call running behind its back.
             future.cancel()
+            raise
+
+    def _call_to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """`_call`, for what others wait for: only a second interruption ends it half way."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            if not future.done():
+                try:
+                    future.exception()
+                except BaseException:
+                    future.cancel()
+                    raise
             raise
 
     def _do(self, work: Callable[[], T]) -> T:

@@ -148,6 +148,11 @@ class Membership(ABC):
     def is_member(self) -> bool:
         """Whether the group counts us in, as far as we know."""
 
+    @property
+    def is_being_named(self) -> bool:
+        """Whether a request is under way whose answer tells the name that we must leave by."""
+        return False
+
     @abstractmethod
     def subscribe(self, subscription: Subscription) -> None:
         """Want these topics from now on; joins the group if need be."""

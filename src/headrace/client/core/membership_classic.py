@@ -103,6 +103,11 @@ class ClassicMembership(Membership):
         return self._state is _State.STABLE
 
     @property
+    def is_being_named(self) -> bool:
+        is_static = self._settings.group_instance_id is not None
+        return self._state is _State.JOINING and not self._member_id and not is_static
+
+    @property
     def identity(self) -> GroupIdentity:
         # Also while we join anew: until then the old generation is in force, and its commits are.
         return NOBODY if self._generation == _NO_GENERATION else self._here
