@@ -20,9 +20,9 @@ from headrace.core.shared_calls import call_each
 from headrace.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
-    from headrace.broker.beaten_path import BeatenPath
     from headrace.broker.dispatch import Dispatcher
     from headrace.broker.listener import Listener
+    from headrace.broker.produce_fast_path import ProduceFastPath
     from headrace.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -77,9 +77,9 @@ class Connection(asyncio.BufferedProtocol):
         # Answers that wait for something else than the client; they are told when it is gone.
         self.waiting: dict[Waiting, None] = {}
         self.pace = Pace()
-        # Where the last produce went, and the way there once it has been gone twice.
+        # Where the last produce went, and its fast path once it has been there twice.
         self.produced_last: Partition | None = None
-        self.beaten_path: BeatenPath | None = None
+        self.produce_fast_path: ProduceFastPath | None = None
         # Set by every request, taken by the listener when it looks for silent connections.
         self.talked = True
         self.last_activity = 0.0

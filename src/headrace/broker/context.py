@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.broker.metering import ApiMeter, RequestMeters
     from headrace.broker.pacing import Pace
     from headrace.broker.producer_ids import ProducerIds
+    from headrace.broker.record_work import RecordWork
     from headrace.controller.controller import Controller
     from headrace.core.broker_configs import BrokerConfig
     from headrace.core.ids import NodeId
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.groups.service import Groups
     from headrace.protocol.frames import RequestHeader
     from headrace.protocol.message import Message
+    from headrace.replication.partition import Partition
     from headrace.replication.replicas import Replicas
     from headrace.security.principal import Principal
 
@@ -52,6 +54,7 @@ class Services:
         "node_id",
         "producer_ids",
         "randomness",
+        "record_work",
         "replicas",
     )
 
@@ -68,6 +71,7 @@ class Services:
         authorizer: Authorizer,
         auto_creation: "AutoCreation",
         meters: "RequestMeters",
+        record_work: "RecordWork",
         clock: "Clock",
         randomness: "Randomness",
     ) -> None:
@@ -82,6 +86,7 @@ class Services:
         self.authorizer = authorizer
         self.auto_creation = auto_creation
         self.meters = meters
+        self.record_work = record_work
         self.clock = clock
         self.randomness = randomness
 
@@ -116,6 +121,10 @@ class Caller(Protocol):
 
     def complete(self, answer: "Answer", parts: Sequence[Buffer]) -> None: ...
 
+    def hold(self) -> None: ...
+
+    def go_on(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -128,6 +137,7 @@ class RequestContext:
         "_parked",
         "_version",
         "api_version",
+        "appended_to",
         "connection",
         "header",
         "services",
@@ -156,6 +166,8 @@ class RequestContext:
         self.api_version = header.api_version
         self.started = started
         self.size = size
+        # Of a produce: its partition, if it has just one and its batch was appended.
+        self.appended_to: Partition | None = None
         self._answer = answer
         self._version = version
         self._meter = meter

@@ -4,9 +4,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from headrace.broker.beaten_path import learn
 from headrace.broker.context import RequestContext, Services
 from headrace.broker.metering import ApiMeter
+from headrace.broker.produce_fast_path import learn
 from headrace.broker.routes import ROUTES, Handler, Route
 from headrace.core.errors import HeadraceError, MalformedMessage
 from headrace.protocol.api_keys import ApiKey
@@ -36,7 +36,7 @@ class Dispatcher:
 
     def dispatch(self, connection: "Connection", frame: memoryview) -> None:
         """Start one request. Raises what must cost the client its connection."""
-        path = connection.beaten_path
+        path = connection.produce_fast_path
         if path is not None and path.serve(connection, frame):
             return
         started = self._now()
@@ -77,7 +77,7 @@ class Dispatcher:
         if response is not None:
             context.reply(response)  # type: ignore[arg-type]  # only async handlers return awaitables
         if end == len(frame) and isinstance(request, ProduceRequest):
-            learn(self._services, connection, frame, header, request)
+            learn(self._services, connection, frame, header, request, context.appended_to)
 
     def _load(self, api_key: int) -> tuple[Route, Handler, ApiMeter]:
         route = ROUTES.get(api_key)

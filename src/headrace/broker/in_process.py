@@ -11,6 +11,7 @@ does not have, and parts what the two sides hold.
 
 import asyncio
 import logging
+from collections import deque
 from operator import methodcaller
 from typing import Final, NamedTuple
 
@@ -116,6 +117,9 @@ class InProcessLink:
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
+        # While a request is under way whose effect the next ones must see; those wait.
+        self._holding = False
+        self._held: deque[tuple[InProcessContext, Handler, Message]] = deque()
 
     @property
     def listener(self) -> ListenerName:
@@ -151,11 +155,26 @@ class InProcessLink:
             self._expect(context, ask.timeout_ms)
         else:
             future.set_result(None)
+        if self._holding:
+            self._held.append((context, handler, request))
+        else:
+            self._begin(context, handler, request)
+        return future
+
+    def hold(self) -> None:
+        """Start no further request until `go_on`: they come in order."""
+        self._holding = True
+
+    def go_on(self) -> None:
+        self._holding = False
+        while self._held and not self._holding:
+            self._begin(*self._held.popleft())
+
+    def _begin(self, context: InProcessContext, handler: Handler, request: Message) -> None:
         if handler.is_async:
             self._start(context, handler, request)
         else:
             self._call(context, handler, request)
-        return future
 
     def answered(self, context: InProcessContext) -> None:
         self._calls.pop(context, None)

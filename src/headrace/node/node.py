@@ -20,6 +20,7 @@ from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.listener import ConnectionCount, Listener
 from headrace.broker.metering import RequestMeters
 from headrace.broker.producer_ids import ProducerIds
+from headrace.broker.record_work import RecordWork
 from headrace.controller.commands import BumpLeaderEpochs, RegisterBroker, UnfenceBroker
 from headrace.controller.controller import Controller
 from headrace.controller.image import Delta, Endpoint, Image
@@ -170,6 +171,7 @@ class Node:
             authorizer=self._authorizer,
             auto_creation=auto_creation,
             meters=self.meters,
+            record_work=RecordWork(self._executor),
             clock=self._clock,
             randomness=self._randomness,
         )

@@ -2,26 +2,63 @@
 
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.log.partition_log import AppendInfo
+from headrace.protocol.records.budget import Budget
 from headrace.protocol.records.encode import recompress
-from headrace.protocol.records.header import parse_header
+from headrace.protocol.records.header import BatchHeader, parse_header
 from headrace.protocol.records.patch import set_append_time
 from headrace.protocol.records.validate import check_batches, validate_records
 from headrace.replication.partition import Partition
+from headrace.replication.settings import TopicSettings
+
+# Positions and headers of the batches, and the buffer they are in.
+Checked = tuple[list[tuple[int, BatchHeader]], memoryview]
 
 
 def append_produced(
-    partition: Partition, records: memoryview, *, acks: int, now_ms: int, produce_version: int
+    partition: Partition,
+    records: memoryview,
+    *,
+    acks: int,
+    now_ms: int,
+    produce_version: int,
+    budget: Budget | None = None,
 ) -> AppendInfo:
     """Append one partition's records of a produce request; raises what its answer must say.
 
-    `records` is patched in place and not kept.
+    `records` is patched in place and not kept. Raises `OverBudget`, with nothing changed, where
+    records have to be looked at and are too many for the budget: then `check_produced` in a
+    worker, without one, and `append_checked` here.
     """
-    settings = partition.settings
-    batches = check_batches(records, settings.rules, now_ms=now_ms, produce_version=produce_version)
+    checked = check_produced(
+        partition.settings,
+        records,
+        now_ms=now_ms,
+        produce_version=produce_version,
+        budget=budget,
+    )
+    return partition.append(checked[0], checked[1], acks)
+
+
+def check_produced(
+    settings: TopicSettings,
+    records: memoryview,
+    *,
+    now_ms: int,
+    produce_version: int,
+    budget: Budget | None = None,
+) -> Checked:
+    """What is to be appended; touches nothing but `records`, so any thread may run it."""
+    batches = check_batches(
+        records,
+        settings.rules,
+        now_ms=now_ms,
+        produce_version=produce_version,
+        budget=budget,
+    )
     if settings.codec is not None and batches[0][1].codec != settings.codec:
         if not settings.rules.each_record:
             # What cannot be read cannot be compressed anew; say so in Kafka's code.
-            validate_records(records, batches[0][1], settings.rules, now_ms=now_ms)
+            validate_records(records, batches[0][1], settings.rules, now_ms=now_ms, budget=budget)
         records = memoryview(recompress(records, settings.codec, settings.level))
         if len(records) > settings.rules.max_message_bytes:
             raise ApiError(ErrorCode.MESSAGE_TOO_LARGE)
@@ -29,4 +66,11 @@ def append_produced(
     if settings.append_time:
         set_append_time(records, 0, now_ms)
         batches = [(0, parse_header(records))]
-    return partition.append(batches, records, acks)
+    return batches, records
+
+
+def append_checked(partition: Partition, checked: Checked, acks: int) -> AppendInfo:
+    """Append what was checked a while ago."""
+    if partition.retired:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return partition.append(checked[0], checked[1], acks)

@@ -5,28 +5,36 @@ answer waits until every batch is below its partition's high watermark.
 """
 
 import asyncio
-from typing import cast
+import logging
+from functools import partial
+from typing import Final, cast
+from uuid import UUID
 
-from headrace.broker.context import RequestContext
+from headrace.broker.context import Caller, RequestContext, Services
 from headrace.broker.routes import handles
 from headrace.controller.names import COORDINATOR_TOPICS
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, InvalidRecord
-from headrace.core.files import Buffer
 from headrace.core.ids import Offset
+from headrace.log.partition_log import AppendInfo
 from headrace.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
+from headrace.protocol.records.budget import OverBudget
 from headrace.protocol.records.validate import NotOneBatch
 from headrace.replication.partition import Partition
-from headrace.replication.produce import append_produced
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.replication.produce import append_checked, append_produced, check_produced
+from headrace.security.authorizer import Action, Operation, ResourceType
 
-ACKS_ALL = -1
+logger = logging.getLogger(__name__)
+
+ACKS_ALL: Final = -1
+ACKS: Final = frozenset({0, 1, ACKS_ALL})
+# Tasks that wait for the worker; nobody else holds on to them.
+_under_way: set[asyncio.Task[None]] = set()
 _NOTHING = memoryview(b"")
 
 # Errors that Kafka finds before it looks at the log, or in the log's own state; with all others
@@ -50,11 +58,18 @@ ADMIN_CLIENT_ID = "__admin_client"
 @handles(ProduceRequest)
 def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     """Append every batch that is good, and say of each bad one why it is not."""
-    waiting: WaitingProduce | None = None
-    failed = False
+    work = _Work(ctx, request)
     topics = []
     for topic in request.topic_data:
-        refused, name = _resolve(ctx, request, topic)
+        refused, name = admit_topic(
+            ctx.services,
+            ctx.connection,
+            ctx.client_id,
+            ctx.api_version,
+            request.acks,
+            topic.name,
+            topic.topic_id,
+        )
         answers = []
         for data in topic.partition_data:
             answer = PartitionProduceResponse(
@@ -62,81 +77,178 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | N
             )
             answers.append(answer)
             if refused:
-                failed = True
+                work.failed = True
                 continue
             try:
                 partition = ctx.services.replicas.require(name, data.index)
             except ApiError as error:
                 answer.error_code = error.code
-                failed = True
+                work.failed = True
                 continue
-            end = _append(ctx, request, partition, data.records, answer)
-            if end is None:
-                failed = True
-            elif request.acks == ACKS_ALL and partition.high_watermark < end:
-                if waiting is None:
-                    waiting = WaitingProduce(ctx)
-                waiting.wait_for(partition, end, answer)
+            work.append(partition, cast(memoryview, data.records or _NOTHING), answer)
         topics.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=answers
             )
         )
-    if request.acks == 0:
-        if failed:
-            # The only way to tell a producer that wants no answers.
-            ctx.connection.close()
-        ctx.reply(None)
-        return None
     response = ProduceResponse(responses=topics)
-    if waiting is None:
-        return response
-    waiting.start(response, request.timeout_ms / 1000)
-    return None
+    if work.later:
+        work.start_worker(response)
+        return None
+    if len(topics) == 1 and len(topics[0].partition_responses) == 1 and not work.failed:
+        ctx.appended_to = work.appended_to
+    return work.finish(response)
 
 
-def _resolve(
-    ctx: RequestContext, request: ProduceRequest, topic: TopicProduceData
+def admit_topic(
+    services: Services,
+    caller: Caller,
+    client_id: str | None,
+    version: int,
+    acks: int,
+    name: str,
+    topic_id: UUID,
 ) -> tuple[ErrorCode, str]:
-    """The topic's name, or why none of its partitions may be written."""
-    name = topic.name
-    if ctx.api_version >= TOPIC_IDS_SINCE:
-        known = ctx.services.controller.image.topics_by_id.get(topic.topic_id)
+    """The topic's name, or why none of its partitions may be written now by this caller."""
+    if version >= TOPIC_IDS_SINCE:
+        known = services.controller.image.topics_by_id.get(topic_id)
         if known is None:
             return ErrorCode.UNKNOWN_TOPIC_ID, ""
         name = known.name
-    if not ctx.allows(Operation.WRITE, ResourceType.TOPIC, name):
+    action = Action(caller.principal, caller.client_host, Operation.WRITE, ResourceType.TOPIC, name)
+    if not services.authorizer.allows(action):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED, name
-    if request.acks not in (0, 1, ACKS_ALL):
+    if acks not in ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, name
-    if name in COORDINATOR_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
+    if name in COORDINATOR_TOPICS and client_id != ADMIN_CLIENT_ID:
         return ErrorCode.INVALID_TOPIC_EXCEPTION, name
     return ErrorCode.NONE, name
 
 
-def _append(
-    ctx: RequestContext,
-    request: ProduceRequest,
-    partition: Partition,
-    records: Buffer | None,
-    answer: PartitionProduceResponse,
-) -> Offset | None:
-    """Append and fill the answer; the offset to wait for, or None if nothing was appended."""
-    try:
-        info = append_produced(
-            partition,
-            cast(memoryview, records or _NOTHING),
-            acks=request.acks,
-            now_ms=ctx.services.clock.now_ms(),
-            produce_version=ctx.api_version,
-        )
-    except HeadraceError as error:
-        explain(error, partition, answer)
+def admit(
+    services: Services,
+    caller: Caller,
+    client_id: str | None,
+    version: int,
+    acks: int,
+    name: str,
+    topic_id: UUID,
+    index: int,
+) -> Partition | None:
+    """The partition that may be written; None if the answer must say why none may."""
+    refused, name = admit_topic(services, caller, client_id, version, acks, name, topic_id)
+    return None if refused else services.replicas.find(name, index)
+
+
+class _Work:
+    """The batches of one request: appended at once, or in a worker's wake.
+
+    Once a batch has to wait for the worker those behind it wait as well, and so do the requests
+    of this connection: a producer's batches are appended in the order in which they were sent.
+    """
+
+    __slots__ = ("_ctx", "_request", "_waiting", "appended_to", "failed", "later")
+
+    def __init__(self, ctx: RequestContext, request: ProduceRequest) -> None:
+        self._ctx = ctx
+        self._request = request
+        self._waiting: WaitingProduce | None = None
+        self.failed = False
+        self.appended_to: Partition | None = None
+        self.later: list[tuple[Partition, memoryview, PartitionProduceResponse]] = []
+
+    def append(
+        self, partition: Partition, records: memoryview, answer: PartitionProduceResponse
+    ) -> None:
+        if self.later:
+            # A copy: the buffer of the connection is used again as soon as this call is over.
+            self.later.append((partition, memoryview(bytearray(records)), answer))
+            return
+        ctx = self._ctx
+        try:
+            info = append_produced(
+                partition,
+                records,
+                acks=self._request.acks,
+                now_ms=ctx.services.clock.now_ms(),
+                produce_version=ctx.api_version,
+                budget=ctx.services.record_work,
+            )
+        except HeadraceError as error:
+            self._refused(error, partition, answer)
+        except OverBudget:
+            self.later.append((partition, memoryview(bytearray(records)), answer))
+        else:
+            self._appended(info, partition, answer)
+
+    def start_worker(self, response: ProduceResponse) -> None:
+        connection = self._ctx.connection
+        connection.hold()
+        task = asyncio.get_running_loop().create_task(self._append_later(response))
+        _under_way.add(task)
+
+        def done(task: asyncio.Task[None]) -> None:
+            _under_way.discard(task)
+            if not task.cancelled() and task.exception() is not None:
+                logger.error("produce failed, closing connection", exc_info=task.exception())
+                connection.close()
+            connection.go_on()
+
+        task.add_done_callback(done)
+
+    async def _append_later(self, response: ProduceResponse) -> None:
+        ctx = self._ctx
+        for partition, records, answer in self.later:
+            try:
+                checked = await ctx.services.record_work.in_worker(
+                    partial(
+                        check_produced,
+                        partition.settings,
+                        records,
+                        now_ms=ctx.services.clock.now_ms(),
+                        produce_version=ctx.api_version,
+                    )
+                )
+                info = append_checked(partition, checked, self._request.acks)
+            except HeadraceError as error:
+                self._refused(error, partition, answer)
+            else:
+                self._appended(info, partition, answer)
+        answered = self.finish(response)
+        if answered is not None:
+            ctx.reply(answered)
+
+    def finish(self, response: ProduceResponse) -> ProduceResponse | None:
+        """The answer, if it is to be sent now."""
+        request = self._request
+        if request.acks == 0:
+            if self.failed:
+                # The only way to tell a producer that wants no answers.
+                self._ctx.connection.close()
+            self._ctx.reply(None)
+            return None
+        if self._waiting is None:
+            return response
+        self._waiting.start(response, request.timeout_ms / 1000)
         return None
-    answer.base_offset = info.first_offset
-    answer.log_append_time_ms = info.append_time_ms
-    answer.log_start_offset = info.log_start_offset
-    return Offset(info.last_offset + 1)
+
+    def _appended(
+        self, info: AppendInfo, partition: Partition, answer: PartitionProduceResponse
+    ) -> None:
+        self.appended_to = partition
+        answer.base_offset = info.first_offset
+        answer.log_append_time_ms = info.append_time_ms
+        answer.log_start_offset = info.log_start_offset
+        if self._request.acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
+            if self._waiting is None:
+                self._waiting = WaitingProduce(self._ctx)
+            self._waiting.wait_for(partition, Offset(info.last_offset + 1), answer)
+
+    def _refused(
+        self, error: HeadraceError, partition: Partition, answer: PartitionProduceResponse
+    ) -> None:
+        self.failed = True
+        explain(error, partition, answer)
 
 
 def explain(error: HeadraceError, partition: Partition, answer: PartitionProduceResponse) -> None:

@@ -11,9 +11,10 @@ the time per record.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from headrace.core.errors import CorruptBatch, InvalidRecord
+from headrace.core.errors import ApiError, CorruptBatch, InvalidRecord
 from headrace.core.files import Buffer
 from headrace.protocol.compression import DECOMPRESSED_BYTES_MAX, decompress
+from headrace.protocol.records.budget import Budget, OverBudget
 from headrace.protocol.records.header import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -42,12 +43,30 @@ def record_payload(
     header: BatchHeader,
     position: int = 0,
     max_bytes: int = DECOMPRESSED_BYTES_MAX,
+    *,
+    budget: Budget | None = None,
 ) -> bytes:
-    """The records of the batch at `position`, decompressed, still encoded."""
+    """The records of the batch at `position`, decompressed, still encoded.
+
+    Raises `OverBudget` if they are more than the budget has left.
+    """
     end = position + header.batch_length + LENGTH_OVERHEAD
     if header.batch_length + LENGTH_OVERHEAD < HEADER_SIZE or end > len(buffer):
         raise CorruptBatch(f"a batch of {header.size} bytes at {position} does not fit its buffer")
     payload = memoryview(buffer)[position + HEADER_SIZE : end]
+    if budget is not None:
+        # Every codec but snappy may keep quiet about what comes out, so no more is let out
+        # than may be looked at; compressed bytes count as well, unfolding them takes time.
+        budget.spend(len(payload))
+        if header.codec and budget.left < max_bytes:
+            if not budget.left:
+                raise OverBudget
+            try:
+                unfolded = bytes(decompress(header.codec, payload, budget.left))
+            except ApiError as error:
+                raise OverBudget from error
+            budget.spend(len(unfolded))
+            return unfolded
     return bytes(decompress(header.codec, payload, max_bytes))
 
 
@@ -56,6 +75,8 @@ def iterate_records(
     position: int = 0,
     header: BatchHeader | None = None,
     max_bytes: int = DECOMPRESSED_BYTES_MAX,
+    *,
+    budget: Budget | None = None,
 ) -> Iterator[Record]:
     """The records of the batch at `position`, in order.
 
@@ -65,7 +86,8 @@ def iterate_records(
     """
     if header is None:
         header = parse_header(buffer, position)
-    return decode_payload(record_payload(buffer, header, position, max_bytes), header)
+    payload = record_payload(buffer, header, position, max_bytes, budget=budget)
+    return decode_payload(payload, header)
 
 
 def decode_payload(payload: bytes, header: BatchHeader) -> Iterator[Record]:

@@ -11,6 +11,7 @@ from typing import Final
 
 from headrace.core.errors import ApiError, CorruptBatch, ErrorCode, InvalidRecord
 from headrace.protocol.compression import DECOMPRESSED_BYTES_MAX
+from headrace.protocol.records.budget import Budget
 from headrace.protocol.records.checksum import crc32c
 from headrace.protocol.records.decode import decode_payload, record_payload
 from headrace.protocol.records.header import (
@@ -34,6 +35,8 @@ ZSTD_SINCE_PRODUCE: Final = 7
 NEWEST_PRODUCE: Final = 13
 SMALLEST_RECORD: Final = 7
 """Bytes of an uncompressed record with null key, null value and no headers."""
+RECORD_ERRORS_MAX: Final = 10_000
+"""Bad records that one answer names; a batch may hold millions of them."""
 _ZSTD: Final = 4
 _SMALLEST_LENGTH: Final = 14
 """The shortest batch length Kafka's iterator lets pass (that of an empty magic 0 message)."""
@@ -68,13 +71,15 @@ def check_batches(
     *,
     now_ms: int,
     produce_version: int = NEWEST_PRODUCE,
+    budget: Budget | None = None,
 ) -> list[tuple[int, BatchHeader]]:
     """Check what a producer sent for one partition; return it as [(position, header)].
 
     A produce request may carry exactly one batch per partition, so the list has one entry.
     `buffer` must be writable: an append-time bit that the producer had no right to set is
     cleared, as Kafka does. Raises the exception whose code Kafka would answer; then nothing
-    may be appended.
+    may be appended. Raises `OverBudget`, with nothing changed, where records have to be looked
+    at and are too many for the budget.
     """
     size = len(buffer)
     if size < HEADER_SIZE:
@@ -122,7 +127,7 @@ def check_batches(
     if producer_id >= 0 and base_sequence < 0:
         raise InvalidRecord(f"sequence {base_sequence} in a batch of producer {producer_id}")
     if attributes & APPEND_TIME_BIT:
-        validate_records(buffer, header, rules, now_ms=now_ms)
+        validate_records(buffer, header, rules, now_ms=now_ms, budget=budget)
         clear_append_time(buffer, 0)
         header = _new_tuple(BatchHeader, _unpack_header(buffer, 0))
     elif rules.each_record or (
@@ -134,7 +139,7 @@ def check_batches(
             and base_timestamp <= max_timestamp
         )
     ):
-        validate_records(buffer, header, rules, now_ms=now_ms)
+        validate_records(buffer, header, rules, now_ms=now_ms, budget=budget)
     return [(0, header)]
 
 
@@ -206,7 +211,13 @@ def _refuse_bits(attributes: int, rules: BatchRules) -> None:
 
 
 def validate_records(
-    buffer: memoryview, header: BatchHeader, rules: BatchRules, *, now_ms: int, position: int = 0
+    buffer: memoryview,
+    header: BatchHeader,
+    rules: BatchRules,
+    *,
+    now_ms: int,
+    position: int = 0,
+    budget: Budget | None = None,
 ) -> None:
     """Look at every record of the batch at `position`, whose header has been checked.
 
@@ -219,7 +230,9 @@ def validate_records(
     errors: list[tuple[int, str]] = []
     bad_timestamp = False
     try:
-        payload = record_payload(buffer, header, position, rules.decompressed_bytes_max)
+        payload = record_payload(
+            buffer, header, position, rules.decompressed_bytes_max, budget=budget
+        )
     except CorruptBatch as error:
         # In Kafka a broken stream surfaces as an exception that has no code of its own.
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
@@ -237,6 +250,8 @@ def validate_records(
             raise InvalidRecord(
                 f"record {index} has offset delta {offset - header.base_offset}, not its index"
             )
+        if len(errors) >= RECORD_ERRORS_MAX:
+            break
         if key is None and rules.keys_required:
             errors.append((index, "Compacted topic cannot accept message without key."))
         elif check_range and timestamp != NO_TIMESTAMP:

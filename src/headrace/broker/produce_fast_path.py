@@ -1,18 +1,18 @@
-"""A shorter way for a producer that writes to one partition again and again.
+"""A fast path for a producer that writes to one partition again and again.
 
-Such requests differ in nothing but correlation id and record batch. Once one has gone the whole
-way, its bytes before the batch are kept, and so is the answer with blanks in it: the next request
-that begins with the same bytes is appended at once and answered by filling the blanks. Whatever
-is out of the ordinary goes the whole way after all; but not what was refused by the log, which may
-have put its own offset into the batch by then.
+Such requests differ in nothing but correlation id and record batch. Once one has been accepted
+its bytes before the batch are kept, and so is the answer with blanks in it: the next request that
+begins with the same bytes need not be decoded, nor its answer encoded. Nothing is decided here:
+whether the caller may write there now is asked of `admit`, what is appended of `append_produced`,
+as for every other request. Whatever is out of the ordinary goes the normal way; but not what was
+refused by the log, which may have put its own offset into the batch by then.
 """
 
 import asyncio
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headrace.broker.handlers.produce import explain
-from headrace.controller.names import COORDINATOR_TOPICS
+from headrace.broker.handlers.produce import ACKS_ALL, admit, explain
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import Offset
 from headrace.protocol.api_keys import FLEXIBLE_FROM, ApiKey
@@ -23,20 +23,18 @@ from headrace.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from headrace.protocol.records.budget import OverBudget
 from headrace.protocol.wire import decode_varint
 from headrace.replication.partition import Partition
 from headrace.replication.produce import append_produced
-from headrace.security.authorizer import Action, Operation, ResourceType
 
 if TYPE_CHECKING:
     from headrace.broker.connection import Answer, Connection
     from headrace.broker.context import Caller, Services
     from headrace.log.partition_log import AppendInfo
 
-ACKS_ALL: Final = -1
 _FLEXIBLE: Final = FLEXIBLE_FROM[ApiKey.PRODUCE]
 _LOG_START_SINCE: Final = 5
-_TOPIC_IDS_SINCE: Final = 13
 # Closing tag counts of partition, topic and request, all of them empty.
 _NO_TAGS: Final = memoryview(b"\0\0\0")
 _HEAD: Final = Struct(">Ii").unpack_from
@@ -55,12 +53,11 @@ class _Request(NamedTuple):
     size: int
 
 
-class BeatenPath:
+class ProduceFastPath:
     """One partition, one version, one kind of request, on one connection."""
 
     __slots__ = (
         "_acks",
-        "_action",
         "_after",
         "_before",
         "_blanks",
@@ -68,7 +65,6 @@ class BeatenPath:
         "_header",
         "_length_at",
         "_meter",
-        "_partition",
         "_same",
         "_services",
         "_size",
@@ -80,11 +76,9 @@ class BeatenPath:
     def __init__(
         self,
         services: "Services",
-        connection: "Connection",
         frame: memoryview,
         header: RequestHeader,
         request: ProduceRequest,
-        partition: Partition,
     ) -> None:
         """`request` is what `frame` holds, and has one topic and one partition."""
         version = header.api_version
@@ -96,16 +90,8 @@ class BeatenPath:
         self._meter = services.meters.of(ApiKey.PRODUCE)
         self._version = version
         self._target = (topic.name, topic.topic_id, topic.partition_data[0].index)
-        self._partition = partition
         self._acks = request.acks
         self._timeout_seconds = request.timeout_ms / 1000
-        self._action = Action(
-            connection.principal,
-            connection.client_host,
-            Operation.WRITE,
-            ResourceType.TOPIC,
-            partition.id.topic,
-        )
         trailer = len(_NO_TAGS) if version >= _FLEXIBLE else 0
         length_size = _length_size(len(records)) if version >= _FLEXIBLE else 4
         self._length_at = len(frame) - trailer - len(records) - length_size
@@ -126,13 +112,15 @@ class BeatenPath:
         ):
             return False
         records = self._records(frame)
-        partition = self._partition
-        if records is None or partition.retired:
+        if records is None:
             return False
         services = self._services
-        if not services.authorizer.allows(self._action):
-            return False
         acks = self._acks
+        partition = admit(
+            services, connection, self._header.client_id, self._version, acks, *self._target
+        )
+        if partition is None:
+            return False
         try:
             info = append_produced(
                 partition,
@@ -140,10 +128,13 @@ class BeatenPath:
                 acks=acks,
                 now_ms=services.clock.now_ms(),
                 produce_version=self._version,
+                budget=services.record_work,
             )
         except HeadraceError as error:
-            self._refuse(connection, correlation_id, error, started, len(frame))
+            self._refuse(connection, partition, correlation_id, error, started, len(frame))
             return True
+        except OverBudget:
+            return False
         if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
             sent = _Sent(self, connection, correlation_id, info, started, len(frame))
             partition.when_committed(Offset(info.last_offset + 1), sent.committed)
@@ -157,15 +148,16 @@ class BeatenPath:
     def _refuse(
         self,
         connection: "Connection",
+        partition: Partition,
         correlation_id: int,
         error: HeadraceError,
         started: float,
         size: int,
     ) -> None:
-        """Nothing was appended; answer as the whole way would."""
+        """Nothing was appended; answer as the normal way would."""
         name, topic_id, index = self._target
         answer = PartitionProduceResponse(index=index, base_offset=-1, log_start_offset=-1)
-        explain(error, self._partition, answer)
+        explain(error, partition, answer)
         topic = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[answer])
         response = ProduceResponse(responses=[topic])
         place = connection.answer_later()
@@ -236,7 +228,7 @@ class _Sent:
 
     def __init__(
         self,
-        path: BeatenPath,
+        path: ProduceFastPath,
         connection: "Connection",
         correlation_id: int,
         info: "AppendInfo",
@@ -281,31 +273,23 @@ def learn(
     frame: memoryview,
     header: RequestHeader,
     request: ProduceRequest,
+    appended_to: Partition | None,
 ) -> None:
-    """Take note of a produce that went the whole way; the second of its kind beats a path."""
-    target = _only_target(services, header.api_version, request)
-    if target is None or (header.api_version >= _FLEXIBLE and frame[-3:] != _NO_TAGS):
+    """Take note of a produce that went the normal way; the second in a row makes a path.
+
+    `appended_to` is its only partition, None if it was refused or has several.
+    """
+    if (
+        appended_to is None
+        or request.acks == 0
+        or request.transactional_id is not None
+        or (header.api_version >= _FLEXIBLE and frame[-3:] != _NO_TAGS)
+    ):
         connection.produced_last = None
-    elif connection.produced_last is not target:
-        connection.produced_last = target
+    elif connection.produced_last is not appended_to:
+        connection.produced_last = appended_to
     else:
-        connection.beaten_path = BeatenPath(services, connection, frame, header, request, target)
-
-
-def _only_target(services: "Services", version: int, request: ProduceRequest) -> Partition | None:
-    """The partition, if there is just one and an answer is wanted."""
-    if request.transactional_id is not None or request.acks == 0 or len(request.topic_data) != 1:
-        return None
-    topic = request.topic_data[0]
-    if len(topic.partition_data) != 1 or not topic.partition_data[0].records:
-        return None
-    name = topic.name
-    if version >= _TOPIC_IDS_SINCE:
-        known = services.controller.image.topics_by_id.get(topic.topic_id)
-        name = "" if known is None else known.name
-    if name in COORDINATOR_TOPICS:
-        return None  # few may write there
-    return services.replicas.find(name, topic.partition_data[0].index)
+        connection.produce_fast_path = ProduceFastPath(services, frame, header, request)
 
 
 def _length_size(length: int) -> int:
