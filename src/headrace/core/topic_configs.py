@@ -233,8 +233,8 @@ class TopicConfig:
         _BOOLEAN,
         False,
         synonyms=["unclean.leader.election.enable"],
-        doc="Let a replica that is not in sync become leader when no other is left.",
-        crash="When on, records that the lost in-sync replicas acknowledged may be gone.",
+        doc="Let a replica that is not in sync become leader when no other is left. Stored and "
+        "shown, without effect: a partition has one replica, so there is nobody to elect.",
     )
 
     @classmethod
