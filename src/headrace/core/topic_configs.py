@@ -26,6 +26,7 @@ from headrace.core.config_keys import (
     format_value,
     key,
     keys_of,
+    suggestion,
 )
 from headrace.core.errors import InvalidConfig
 from headrace.core.keys.records import CODECS, TIMESTAMP_TYPES
@@ -267,7 +268,8 @@ def validate(name: str, value: str) -> None:
     """Refuse an unknown key or a value it does not take, in Kafka's words."""
     known = TOPIC_KEYS.get(name)
     if known is None:
-        raise InvalidConfig(f"Unknown topic config name: {name}")
+        hint = suggestion(name, TOPIC_KEYS)
+        raise InvalidConfig(f"Unknown topic config name: {name}" + (f" ({hint})" if hint else ""))
     known.parse(value)
 
 
