@@ -2,13 +2,17 @@
 restart."""
 
 import asyncio
+import contextlib
 from urllib.request import urlopen
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry
+from confluent_kafka.admin import ConfigResource as AdminResource
 
 from headrace.client import Client, TopicPartition
 from headrace.core.broker_configs import BROKER_KEYS
 from headrace.core.config_keys import Update
+from headrace.core.errors import ApiError
 from headrace.core.topic_configs import TOPIC_KEYS
 from headrace.testing import Broker
 from tests.support.config_effects import (
@@ -39,10 +43,8 @@ async def served(broker: Broker, count: int) -> tuple[int, list[asyncio.StreamWr
         writer.write(bytes.fromhex("0000000a 0012 0000 00000001 ffff"))
         writers.append(writer)
         async with asyncio.timeout(20):
-            try:
+            with contextlib.suppress(ConnectionResetError):
                 open_ones += await reader.read(4) != b""
-            except ConnectionResetError:
-                pass
     return open_ones, writers
 
 
@@ -82,6 +84,24 @@ def test_a_shorter_pause_of_the_cleaner_holds_for_the_pause_under_way() -> None:
         publish(broker, topic, [b"x"] * 8, keys=[b"k"] * 8)
         alter_brokers(broker, {"log.cleaner.backoff.ms": "20"})
         eventually(lambda: len(stored_keys(broker, topic)) < 8, "compacted at once")
+
+
+def test_a_cluster_wide_key_is_set_with_confluent_kafka_by_naming_the_broker() -> None:
+    """As docs/configuration.md says; the empty name is refused by that client itself."""
+    with Broker() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        entry = ConfigEntry(
+            "message.max.bytes", "1000", incremental_operation=AlterConfigOpType.SET
+        )
+        wanted = AdminResource("broker", "0", incremental_configs=[entry])
+        for done in admin.incremental_alter_configs([wanted]).values():
+            done.result(20)
+        topic = broker.create_topic("limited")
+        with pytest.raises(ApiError):
+            publish(broker, topic, [bytes(2000)])
+        unnamed = AdminResource("broker", "", incremental_configs=[entry])
+        with pytest.raises(ValueError, match="Invalid ConfigResource"):
+            admin.incremental_alter_configs([unnamed])
 
 
 @effect_of("metrics.internal.topics")
