@@ -10,7 +10,7 @@ WORKERS ?= 2
 SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo test test-long check format fuzz bench bench-spark bench-short docs lock wheel clean
+.PHONY: help setup tools demo test test-versions test-long check format fuzz bench bench-spark bench-short docs lock wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -39,6 +39,21 @@ tools: setup  ## foreign programs the tests compare with: a JDK, Kafka's jars, k
 
 test: setup tools  ## the whole test suite
 	$(BIN)/python -m scripts.test -n $(WORKERS) --dist loadgroup
+
+# Found by name or in pyenv; each in an environment of its own, .venv-3.12 and so on.
+VERSIONS ?= 3.11 3.12 3.13 3.14
+
+test-versions: tools  ## the test suite on every Python from 3.11 on that is there
+	@failed=; for v in $(VERSIONS); do \
+		p=$$(ls -d $$HOME/.pyenv/versions/$$v.*/bin/python 2>/dev/null | sort -V | tail -1); \
+		p=$${p:-$$(command -v python$$v)}; \
+		if ! $$p -c 'import sys; sys.exit(not sys.argv[1].startswith("%d.%d" % sys.version_info[:2]))' \
+			$$v 2>/dev/null; then echo "python$$v is not here"; continue; fi; \
+		echo "== $$v: $$p"; \
+		{ $(MAKE) --no-print-directory setup PYTHON=$$p VENV=.venv-$$v && \
+			.venv-$$v/bin/python -m scripts.test -n $(WORKERS) --dist loadgroup $(ARGS); } \
+			|| failed="$$failed $$v"; \
+	done; test -z "$$failed" || { echo "failed on:$$failed" >&2; exit 1; }
 
 test-long: setup tools  ## the long forms: more rounds, more seeds, more data
 	HEADRACE_TEST_LONG=1 $(BIN)/python -m pytest -m "long or not long" --timeout 3600
@@ -80,5 +95,5 @@ wheel: setup  ## build dist/headrace-*.whl
 	$(BIN)/python -m hatchling build --target wheel
 
 clean:  ## remove everything that was made
-	rm -rf $(VENV) build dist .tools .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-3.* build dist .tools .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -40,7 +40,11 @@ A broker reads its configuration from three places; the later is stronger, key b
    (`listeners`).
 
 Keys that can change while the broker runs are changed like Kafka's, with any admin client: for
-one broker, or for all of them (the empty broker name), and those are stronger than all three.
+one broker (its number as the name of the resource), or for all of them (the empty name, which
+confluent-kafka refuses: name the broker there, as `ConfigResource("broker", "0")`; kafka-python and
+`kafka-configs.sh --entity-default` take it), and those are stronger than all three.
+A key in milliseconds also takes a duration (`1h`, `7d`, `1d12h`) and one in bytes a size (`10MB`,
+`1GiB`), in all three and in `headrace topic`; over the Kafka protocol they are numbers.
 A key that does not exist is refused, with the nearest one that does; an unknown `HEADRACE_`
 variable is only a warning in the log, since Kubernetes and others set some. In a file, a key that
 begins with another one (`max.connections.per.ip`) is written in quotes.

@@ -8,25 +8,35 @@ from functools import partial
 
 from headrace.broker.connection import Connection
 from headrace.broker.dispatch import Dispatcher
+from headrace.core.keys.server import ServerKeys
 from headrace.core.shared_calls import call_each
 
 logger = logging.getLogger(__name__)
 
+# How often silent connections are looked for, as a share of the time they may be silent, and
+# between which bounds: a look costs something, and frees memory even where nobody is closed.
+IDLE_CHECKS = 4
+LOOK_SECONDS_MIN = 0.1
+LOOK_SECONDS_MAX = 150.0
+
 
 class ConnectionCount:
-    """Connections of the whole node: bounded over all its listeners, in all and per address."""
+    """Connections of the whole node: bounded over all its listeners, in all and per address.
 
-    def __init__(self, connections_max: int, per_address_max: int) -> None:
-        self._connections_max = connections_max
-        self._per_address_max = per_address_max
+    `config` gives the broker's configuration of the moment: both limits may change while it runs.
+    """
+
+    def __init__(self, config: Callable[[], ServerKeys]) -> None:
+        self._config = config
         self._by_address: Counter[str] = Counter()
 
     def take(self, address: str) -> str | None:
         """Count a connection in, or say which limit it would break."""
-        if self._by_address.total() >= self._connections_max:
-            return f"max.connections={self._connections_max}"
-        if self._by_address[address] >= self._per_address_max:
-            return f"max.connections.per.ip={self._per_address_max}"
+        config = self._config()
+        if self._by_address.total() >= config.max_connections:
+            return f"max.connections={config.max_connections}"
+        if self._by_address[address] >= config.max_connections_per_ip:
+            return f"max.connections.per.ip={config.max_connections_per_ip}"
         self._by_address[address] += 1
         return None
 
@@ -46,8 +56,9 @@ class Listener:
         count: ConnectionCount,
         *,
         now: Callable[[], float],
-        idle_seconds_max: float,
+        idle_seconds_max: float | None,
     ) -> None:
+        """`idle_seconds_max`: how long a connection may be silent; None: for ever."""
         self.name = name
         self.now = now
         self._dispatcher = dispatcher
@@ -103,7 +114,8 @@ class Listener:
         silent = now - connection.last_activity
         if silent > every_seconds:
             connection.release_memory()
-        if connection.idle and silent > self._idle_seconds_max:
+        limit = self._idle_seconds_max
+        if limit is not None and connection.idle and silent > limit:
             connection.close_idle()
 
     def stop_reading(self) -> None:
@@ -121,3 +133,10 @@ class Listener:
 
     def _each(self, call: Callable[[Connection], None]) -> None:
         call_each(logger, "a connection", tuple(self.connections), call)
+
+
+def look_seconds(idle_seconds_max: float | None) -> float:
+    """How often to look for silent connections."""
+    if idle_seconds_max is None:
+        return LOOK_SECONDS_MAX
+    return min(max(idle_seconds_max / IDLE_CHECKS, LOOK_SECONDS_MIN), LOOK_SECONDS_MAX)

@@ -101,9 +101,9 @@ class RequestMeters:
             meter.notice_above = self._bound()
         return meter
 
-    def set_slow(self, milliseconds: float) -> None:
-        """From how long on a request counts as slow; none does if negative."""
-        self._slow_seconds = inf if milliseconds < 0 else milliseconds / 1000
+    def set_slow(self, milliseconds: float | None) -> None:
+        """From how long on a request counts as slow; None: none does."""
+        self._slow_seconds = inf if milliseconds is None else milliseconds / 1000
         self.follow_log_level()
 
     def follow_log_level(self) -> None:

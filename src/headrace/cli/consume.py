@@ -47,7 +47,12 @@ def consume(
         int | None, typer.Option("--count", "-n", min=0, help="Stop after this many records.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow/--no-follow", "-F/-e", help="Wait for more at the end.")
+        bool,
+        typer.Option(
+            "--follow/--no-follow",
+            "-F/-e",
+            help="Wait for more at the end, or stop there (the default).",
+        ),
     ] = False,
     line_format: Annotated[
         str,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.core.errors import InvalidConfig
+from headrace.core.units import plain_number
 
 if TYPE_CHECKING:
     from headrace.client import Client, ClientSettings
@@ -30,7 +31,12 @@ Output = Annotated[
 ]
 Configs = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config; may be repeated."),
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="KEY=VALUE",
+        help="A topic config, as retention.ms=1h; may be repeated.",
+    ),
 ]
 Topic = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
 
@@ -88,3 +94,8 @@ def parse_pairs(
             )
         parsed[name.strip()] = value
     return parsed
+
+
+def parse_configs(pairs: list[str] | None, option: str) -> dict[str, str]:
+    """Topic configs; `retention.ms=1h` and `retention.bytes=10MB` become numbers."""
+    return {name: plain_number(name, text) for name, text in parse_pairs(pairs, option).items()}

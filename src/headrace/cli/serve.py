@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace import __version__
 from headrace.cli.addresses import door, hint, listener, try_doors
 from headrace.cli.options import parse_pairs
 from headrace.cli.process import announce, loop_factory, on_stop_signals
@@ -107,6 +108,7 @@ def serve(
 
 
 async def _serve(config: "BrokerConfig") -> None:
+    logger.info("starting: version=%s settings=%s", __version__, _given(config) or None)
     stopping = asyncio.Event()
     on_stop_signals(stopping.set)
     try_doors({key: str(config.static[key]) for key in DOORS if key in config.static})
@@ -133,6 +135,20 @@ async def _serve(config: "BrokerConfig") -> None:
     await stopping.wait()
     logger.info("stopping")
     await node.stop()
+    logger.info("stopped")
+
+
+def _given(config: "BrokerConfig") -> str:
+    """The settings that differ from their defaults, as `KEY=VALUE`."""
+    from headrace.core.broker_configs import BROKER_KEYS
+    from headrace.core.config_keys import format_value
+
+    typed = (
+        (known.name, getattr(config, known.attribute), known) for known in BROKER_KEYS.values()
+    )
+    return " ".join(
+        f"{name}={format_value(value)}" for name, value, known in typed if value != known.default
+    )
 
 
 async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:

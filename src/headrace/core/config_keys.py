@@ -76,6 +76,16 @@ class Range(NamedTuple):
         return f"[{parts[0]},{parts[1]}]" if self.high is None else f"[{parts[0]},...,{parts[1]}]"
 
 
+class NotZero(NamedTuple):
+    """A limit, or a negative number for none; 0 would be a limit that nobody can keep."""
+
+    def problem(self, value: Any) -> str | None:
+        return None if value else "Value must not be 0; negative: never"
+
+    def __str__(self) -> str:
+        return "[1,...] or negative"
+
+
 class OneOf(NamedTuple):
     """One of the words, or (for a list) only these words."""
 
@@ -210,6 +220,11 @@ def parse_value(name: str, type_: ConfigType, text: str) -> Any:
             return words
         case _:
             return text
+
+
+def unless_negative(value: int) -> int | None:
+    """Kafka writes "never" and "no limit" as a negative number; to us they are None."""
+    return None if value < 0 else value
 
 
 def format_value(value: Any) -> str | None:

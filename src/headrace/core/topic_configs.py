@@ -26,6 +26,7 @@ from headrace.core.config_keys import (
     format_value,
     key,
     keys_of,
+    suggestion,
 )
 from headrace.core.errors import InvalidConfig
 from headrace.core.keys.records import CODECS, TIMESTAMP_TYPES
@@ -234,8 +235,8 @@ class TopicConfig:
         _BOOLEAN,
         False,
         synonyms=["unclean.leader.election.enable"],
-        doc="Let a replica that is not in sync become leader when no other is left.",
-        crash="When on, records that the lost in-sync replicas acknowledged may be gone.",
+        doc="Let a replica that is not in sync become leader when no other is left. Stored and "
+        "shown, without effect: a partition has one replica, so there is nobody to elect.",
     )
 
     @classmethod
@@ -268,7 +269,8 @@ def validate(name: str, value: str) -> None:
     """Refuse an unknown key or a value it does not take, in Kafka's words."""
     known = TOPIC_KEYS.get(name)
     if known is None:
-        raise InvalidConfig(f"Unknown topic config name: {name}")
+        hint = suggestion(name, TOPIC_KEYS)
+        raise InvalidConfig(f"Unknown topic config name: {name}" + (f" ({hint})" if hint else ""))
     known.parse(value)
 
 

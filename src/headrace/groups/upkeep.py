@@ -14,6 +14,9 @@ from headrace.groups.step import Step
 
 logger = logging.getLogger(__name__)
 
+# Whatever the configuration says: looking for expired offsets must not keep a core busy.
+CLEANUP_SECONDS_MIN = 0.01
+
 
 class Upkeep:
     """Keeps the time of all groups of this node."""
@@ -32,7 +35,7 @@ class Upkeep:
         self._homes = homes
         self._new_step = new_step
         self._append = append
-        self._cleanup_seconds = cleanup_interval_ms / 1000
+        self._cleanup_seconds = max(CLEANUP_SECONDS_MIN, cleanup_interval_ms / 1000)
         self._deadlines = Deadlines(lambda: new_step().now_ms, self._due)
         self._cleanup: asyncio.Handle | None = None
         self._closed = False

@@ -18,6 +18,7 @@ from typing import Any
 from headrace.core.broker_configs import BROKER_KEYS, BrokerConfig
 from headrace.core.config_keys import format_value, suggestion
 from headrace.core.errors import InvalidConfig, StartupRefused
+from headrace.core.units import plain_number
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,9 @@ def load(
     for name, text in (overrides or {}).items():
         check_key(name, "--set")
         values[name] = text
-    return BrokerConfig.from_static(values)
+    return BrokerConfig.from_static(
+        {name: plain_number(name, text) for name, text in values.items()}
+    )
 
 
 def read_file(path: str) -> dict[str, str]:
@@ -58,7 +61,11 @@ def read_file(path: str) -> dict[str, str]:
     except UnicodeDecodeError as error:
         raise InvalidConfig(f"{path} is not valid TOML: it is not UTF-8 ({error})") from error
     except tomllib.TOMLDecodeError as error:
-        raise InvalidConfig(f"{path} is not valid TOML: {error}") from error
+        raise InvalidConfig(
+            f"{path} is not valid TOML: {error}",
+            hint='text is quoted in TOML, as in log.retention.ms = "1h" or '
+            'listeners = "PLAINTEXT://127.0.0.1:9092"',
+        ) from error
     values = {}
     for name, value in _flatten("", tree):
         check_key(name, path)

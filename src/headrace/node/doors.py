@@ -77,7 +77,10 @@ class Doors:
                 if key in self._config.static:
                     raise DoorShut(key, error) from error
                 option = f"--{key.partition('.')[0]}"
-                hint = f"choose another address with {option} HOST:PORT, or none with {option} off"
+                hint = (
+                    f"whoever answers there is not this broker; choose another address with "
+                    f"{option} HOST:PORT, or none with {option} off"
+                )
                 logger.warning("a door stays shut: key=%s error=%s hint=%s", key, error, hint)
 
     async def close(self) -> None:

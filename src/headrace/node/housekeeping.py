@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from headrace.core.config_keys import unless_negative
 from headrace.core.errors import HeadraceError
 from headrace.core.seams import Clock, Executor
 from headrace.node.cleaning import Cleaning
@@ -17,13 +18,16 @@ from headrace.replication.replicas import Replicas
 
 logger = logging.getLogger(__name__)
 
-# A crash leaves at most this much to check at the next start.
-CHECKPOINT_SECONDS_MAX = 5.0
+# No period is shorter, whatever the configuration says: a duty must not keep a core busy.
+PERIOD_SECONDS_MIN = 0.01
+# However long the interval, a crash leaves at most about this much to check at the next start.
 CHECKPOINT_BYTES_MAX = 256 * 1024 * 1024
 # How often the bytes are looked at between two timed checkpoints.
 LOOK_SECONDS = 0.5
 # The pause of a duty that cannot even say how long it should be.
 FAILED_SECONDS = 5.0
+# How often flushes by age are looked for, at the least.
+FLUSH_LOOK_SECONDS = 1.0
 
 
 class HousekeepingCounts:
@@ -45,6 +49,12 @@ class Housekeeping:
         self._clock = clock
         self._executor = executor
         self.counts = HousekeepingCounts()
+        self._changed = asyncio.Event()
+
+    def config_changed(self) -> None:
+        """The broker's configuration is another one: pauses under way follow it."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -60,15 +70,27 @@ class Housekeeping:
         pause = FAILED_SECONDS
         while True:
             try:
-                pause = seconds()
+                await self._pause(seconds)
             except Exception as error:
                 # One duty that ended would end the others with it.
                 self._report(duty.__name__, error)
-            await asyncio.sleep(pause)
+                await asyncio.sleep(FAILED_SECONDS)
             try:
                 await duty()
             except Exception as error:
                 self._report(duty.__name__, error)
+
+    async def _pause(self, seconds: Callable[[], float]) -> None:
+        """Wait for as long as the configuration says; if it says otherwise meanwhile, for that
+        long since the pause began."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while (left := began + max(PERIOD_SECONDS_MIN, seconds()) - loop.time()) > 0:
+            try:
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+            except TimeoutError:
+                return
 
     def _report(self, duty: str, error: Exception) -> None:
         """A failing disk is told in a line; anything else is a mistake of ours and shown whole."""
@@ -86,22 +108,22 @@ class Housekeeping:
     async def _checkpoints(self) -> None:
         """Checkpoint every few seconds, and sooner when much has been written."""
         loop = asyncio.get_running_loop()
-        due = loop.time() + self._checkpoint_seconds()
+        checkpointed = loop.time()
         while True:
-            await asyncio.sleep(min(LOOK_SECONDS, self._checkpoint_seconds()))
             try:
+                await self._pause(lambda: min(LOOK_SECONDS, self._checkpoint_seconds()))
                 written = self._replicas.directory.bytes_since_checkpoint
-                if loop.time() < due and written < CHECKPOINT_BYTES_MAX:
+                due = loop.time() - checkpointed >= self._checkpoint_seconds()
+                if not due and written < CHECKPOINT_BYTES_MAX:
                     continue
                 if written:
                     await self._executor.run(self._replicas.directory.checkpoint)
             except Exception as error:
                 self._report("checkpoint", error)
-            due = loop.time() + self._checkpoint_seconds()
+            checkpointed = loop.time()
 
     def _checkpoint_seconds(self) -> float:
-        config = self._replicas.config
-        return min(CHECKPOINT_SECONDS_MAX, config.log_flush_offset_checkpoint_interval_ms / 1000)
+        return self._replicas.config.log_flush_offset_checkpoint_interval_ms / 1000
 
     # Retention
 
@@ -133,7 +155,13 @@ class Housekeeping:
     # Flushes by count and age, for whoever leaves flushing to the operating system otherwise
 
     def _flush_seconds(self) -> float:
-        return min(1.0, self._replicas.config.log_flush_scheduler_interval_ms / 1000)
+        interval_ms = unless_negative(self._replicas.config.log_flush_scheduler_interval_ms)
+        # A topic may ask for a shorter time than the broker.
+        return (
+            FLUSH_LOOK_SECONDS
+            if interval_ms is None
+            else min(FLUSH_LOOK_SECONDS, interval_ms / 1000)
+        )
 
     async def _flush_overdue(self) -> None:
         now_ms = self._clock.now_ms()

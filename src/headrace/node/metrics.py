@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import headrace
 from headrace.broker.listener import Listener
 from headrace.broker.metering import RequestMeters
+from headrace.controller.names import INTERNAL_TOPICS
 from headrace.core.errors import ErrorCode
 from headrace.core.metrics import Family, Histogram, Metric, Sample
 from headrace.node.cleaning import CleaningCounts
@@ -200,8 +201,13 @@ class NodeMetrics:
         yield from self._requests()
         yield from self._connections()
         partitions = list(self._replicas)
-        yield from _topics(partitions)
-        yield from _partitions(partitions)
+        told = partitions
+        if not self._replicas.config.metrics_internal_topics:
+            told = [each for each in partitions if each.id.topic not in INTERNAL_TOPICS]
+        yield TOPICS.value(len({each.id.topic for each in partitions}))
+        yield PARTITIONS.value(len(partitions))
+        yield from _topics(told)
+        yield from _partitions(told)
         yield from self._storage()
         groups = self._groups()
         yield REBALANCES.value(groups.rebalances if groups else 0)
@@ -262,7 +268,6 @@ def _topics(partitions: Sequence[Partition]) -> Iterator[Family]:
         sums[1] += partition.appended_bytes
         sums[2] += partition.fetched_messages
         sums[3] += partition.fetched_bytes
-    yield TOPICS.value(len(by_topic))
     for column, metric in enumerate((MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT)):
         yield metric.each(_column(by_topic, column))
 
@@ -272,7 +277,6 @@ def _column(by_topic: dict[str, list[int]], column: int) -> Iterable[Sample]:
 
 
 def _partitions(partitions: Sequence[Partition]) -> Iterator[Family]:
-    yield PARTITIONS.value(len(partitions))
     yield PARTITIONS_LEFT_OUT.value(max(0, len(partitions) - PARTITIONS_MAX))
     # Made while they are written, so that nothing takes long at once.
     listed = partitions[:PARTITIONS_MAX]

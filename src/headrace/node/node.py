@@ -17,7 +17,7 @@ from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.context import Services
 from headrace.broker.dispatch import Dispatcher
 from headrace.broker.fetch_sessions import FetchSessions
-from headrace.broker.listener import ConnectionCount, Listener
+from headrace.broker.listener import ConnectionCount, Listener, look_seconds
 from headrace.broker.metering import RequestMeters
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.record_work import RecordWork
@@ -31,6 +31,7 @@ from headrace.controller.records import (
     METADATA_VERSION_LEVEL_MIN,
 )
 from headrace.core.broker_configs import BrokerConfig
+from headrace.core.config_keys import unless_negative
 from headrace.core.files import FileSystem
 from headrace.core.ids import NodeId
 from headrace.core.listeners import SECURITY_PROTOCOLS
@@ -57,8 +58,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# How often silent connections are looked for, as a share of the time they may be silent.
-IDLE_CHECKS = 4
 # How long a stop waits for requests under way.
 ANSWERS_SECONDS = 5
 
@@ -178,13 +177,6 @@ class Node:
 
         self._services = services
 
-        def follow_config(_: Image, __: Image, ___: Delta) -> None:
-            services.config = replicas.config
-            self.meters.set_slow(replicas.config.request_log_slow_ms)
-
-        self.meters.set_slow(replicas.config.request_log_slow_ms)
-
-        controller.subscribe(follow_config)
         in_whole = WholeCalls(self._executor)
         cleaning = Cleaning(
             replicas,
@@ -194,6 +186,15 @@ class Node:
             in_whole,
         )
         housekeeping = Housekeeping(replicas, cleaning, self._clock, in_whole)
+
+        def follow_config(_: Image, __: Image, ___: Delta) -> None:
+            if services.config is not replicas.config:
+                services.config = replicas.config
+                self.meters.set_slow(unless_negative(replicas.config.request_log_slow_ms))
+                housekeeping.config_changed()
+
+        self.meters.set_slow(unless_negative(replicas.config.request_log_slow_ms))
+        controller.subscribe(follow_config)
         watch = LoopWatch(self.meters.now, also=self.meters.follow_log_level)
         self.metrics = NodeMetrics(
             replicas,
@@ -247,8 +248,9 @@ class Node:
     async def _listen(self, dispatcher: Dispatcher) -> None:
         """Bind every listener; connections are served from `Listener.open` on."""
         loop = asyncio.get_running_loop()
-        count = ConnectionCount(self._config.max_connections, self._config.max_connections_per_ip)
-        idle_seconds = self._config.connections_max_idle_ms / 1000
+        count = ConnectionCount(lambda: self.services.config)
+        idle_ms = unless_negative(self._config.connections_max_idle_ms)
+        idle_seconds = None if idle_ms is None else idle_ms / 1000
         for settings in self._config.parsed_listeners():
             listener = Listener(
                 settings.name, dispatcher, count, now=loop.time, idle_seconds_max=idle_seconds
@@ -262,7 +264,7 @@ class Node:
             self._listening.append(bound)
             self._listeners.append(listener)
             self.addresses[settings.name] = (settings.host, bound.port)
-            self._tasks.append(loop.create_task(listener.close_idle(idle_seconds / IDLE_CHECKS)))
+            self._tasks.append(loop.create_task(listener.close_idle(look_seconds(idle_seconds))))
 
     async def _join(self, controller: Controller, directory: LogDirectory) -> None:
         """Introduce this broker to the cluster and take the lead of its partitions anew."""

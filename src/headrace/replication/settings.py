@@ -4,7 +4,7 @@ from typing import Final
 
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.topic_configs import TopicConfig
-from headrace.log.config import LogConfig
+from headrace.log.config import MAX_INT64, LogConfig
 from headrace.protocol.compression import Codec
 from headrace.protocol.records.validate import BatchRules
 
@@ -73,5 +73,6 @@ def log_config(config: TopicConfig, broker: BrokerConfig) -> LogConfig:
         preallocate=config.preallocate,
         producer_id_expiration_ms=broker.producer_id_expiration_ms,
         flush_messages=config.flush_messages,
-        flush_ms=config.flush_ms,
+        # The broker's key takes a negative number for never.
+        flush_ms=MAX_INT64 if config.flush_ms < 0 else config.flush_ms,
     )

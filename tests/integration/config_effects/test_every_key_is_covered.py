@@ -8,6 +8,7 @@ from tests.integration.config_effects import (
     test_group_keys,
     test_http_keys,
     test_logging_keys,
+    test_running_broker,
     test_text_keys,
     test_topic_compaction,
     test_topic_limits,
@@ -28,6 +29,7 @@ def test_every_broker_key_has_a_test_of_its_effect() -> None:
         test_group_keys,
         test_http_keys,
         test_logging_keys,
+        test_running_broker,
         test_text_keys,
     )
     assert shown == set(BROKER_KEYS)

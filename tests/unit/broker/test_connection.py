@@ -10,6 +10,7 @@ from headrace.broker.connection import UNANSWERED_MAX, UNSENT_BYTES_MAX, Answer,
 from headrace.broker.dispatch import Dispatcher
 from headrace.broker.listener import ConnectionCount, Listener
 from headrace.core.errors import MalformedMessage
+from headrace.core.keys.server import ServerKeys
 
 
 class RecordingTransport(asyncio.Transport):
@@ -86,7 +87,11 @@ class Door:
         self, connections_max: int = 10, per_address_max: int = 10, *, is_open: bool = True
     ) -> None:
         self.dispatcher = ScriptedDispatcher()
-        self.count = ConnectionCount(connections_max, per_address_max)
+        self.count = ConnectionCount(
+            lambda: ServerKeys(
+                max_connections=connections_max, max_connections_per_ip=per_address_max
+            )
+        )
         self.listener = Listener(
             "PLAINTEXT",
             cast(Dispatcher, self.dispatcher),

@@ -110,7 +110,7 @@ def test_a_slow_request_leaves_a_warning(caplog: pytest.LogCaptureFixture) -> No
 def test_with_slow_off_nothing_is_slow(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     meters = RequestMeters(clock)
-    meters.set_slow(-1)
+    meters.set_slow(None)
     serve(clock, meters.of(ApiKey.PRODUCE), 1000)
     assert caplog.records == []
 

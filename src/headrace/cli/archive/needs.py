@@ -11,5 +11,5 @@ def require_arrow() -> None:
         if importlib.util.find_spec(name) is None:
             raise InvalidConfig(
                 f"archives need the package {name}",
-                hint="pip install 'headrace[spark]', and headrace[delta] for Delta tables",
+                hint="pip install '.[spark]' in a checkout, and '.[delta]' for Delta tables",
             )

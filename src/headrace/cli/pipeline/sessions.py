@@ -58,7 +58,8 @@ def require_spark() -> None:
     for name in ("pyspark", "pyarrow", "numpy", "yaml"):
         if importlib.util.find_spec(name) is None:
             raise InvalidConfig(
-                f"pipelines need the package {name}", hint="pip install 'headrace[spark]'"
+                f"pipelines need the package {name}",
+                hint="pip install '.[spark]' in a checkout of headrace",
             )
 
 

@@ -11,7 +11,7 @@ from headrace.cli.options import (
     Output,
     Topic,
     connect,
-    parse_pairs,
+    parse_configs,
     wants_json,
 )
 from headrace.cli.output import print_json
@@ -38,7 +38,7 @@ def alter(
     from headrace.client import ConfigChange, ConfigOperation, ConfigResource, ResourceType
 
     as_json = wants_json(output)
-    wanted = parse_pairs(config, "--config")
+    wanted = parse_configs(config, "--config")
     changes = [ConfigChange(name, value) for name, value in wanted.items()]
     changes += [ConfigChange(name, None, ConfigOperation.DELETE) for name in unset or ()]
     if not changes and partitions is None:

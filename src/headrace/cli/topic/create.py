@@ -11,7 +11,7 @@ from headrace.cli.options import (
     Output,
     Topic,
     connect,
-    parse_pairs,
+    parse_configs,
     wants_json,
 )
 from headrace.cli.output import print_json
@@ -41,7 +41,7 @@ def create(
     from headrace.core.errors import ApiError, ErrorCode
 
     as_json = wants_json(output)
-    wanted = NewTopic(topic, partitions, replication_factor, parse_pairs(config, "--config"))
+    wanted = NewTopic(topic, partitions, replication_factor, parse_configs(config, "--config"))
     created = True
     with connect(bootstrap) as client:
         try:

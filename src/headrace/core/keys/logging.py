@@ -42,6 +42,13 @@ class LoggingKeys:
         OneOf(FORMATS),
         doc="Headrace only. Lines for people, or one JSON object each. Also `--log-format`.",
     )
+    metrics_internal_topics: bool = key(
+        ConfigType.BOOLEAN,
+        False,
+        update=Update.CLUSTER_WIDE,
+        doc="Headrace only. List internal topics (`__consumer_offsets` and the like) in `/metrics` "
+        "too, topic by topic and partition by partition.",
+    )
     request_log_slow_ms: int = key(
         ConfigType.LONG,
         1_000,

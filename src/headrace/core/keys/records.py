@@ -80,7 +80,8 @@ class RecordKeys:
         86_400_000,
         Range(1),
         update=_CLUSTER_WIDE,
-        doc="Forget an idempotent producer that was silent for this long.",
+        doc="Forget an idempotent producer that was silent for this long, by the broker's clock; "
+        "a restart counts as a sign of life.",
     )
 
     # Durability.
@@ -107,7 +108,7 @@ class RecordKeys:
         _LONG,
         None,
         update=_CLUSTER_WIDE,
-        doc="Flush a partition that has unflushed records older than this; "
+        doc="Flush a partition that has unflushed records older than this; negative: never; "
         "log.flush.scheduler.interval.ms counts when this is not set.",
         crash="Under `os`, a power cut may lose up to this much time of records.",
     )
@@ -119,6 +120,6 @@ class RecordKeys:
         5_000,
         Range(0),
         doc="How often recovery points are written down, so that a restart after a crash scans "
-        "only what came later. Kafka: 60000.",
+        "only what came later; also after every 256 MiB. Kafka: 60000.",
         crash="Nothing; it bounds the time of recovery, not what is kept.",
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from headrace.core.config_keys import (
     INT_MAX,
     ConfigType,
+    NotZero,
     Range,
     Update,
     key,
@@ -77,8 +78,8 @@ class ServerKeys:
         _BOOLEAN,
         False,
         update=_CLUSTER_WIDE,
-        doc="Let a replica that is not in sync become leader when no other is left.",
-        crash="When on, records that the lost in-sync replicas acknowledged may be gone.",
+        doc="Let a replica that is not in sync become leader when no other is left. Stored and "
+        "shown, without effect: a partition has one replica, so there is nobody to elect.",
     )
 
     # Connections and requests.
@@ -89,13 +90,25 @@ class ServerKeys:
         _INT, 50, Range(1), doc="Connections that may wait to be accepted."
     )
     connections_max_idle_ms: int = key(
-        _LONG, 600_000, doc="Close a connection that was silent for this long; negative: never."
+        _LONG,
+        600_000,
+        NotZero(),
+        doc="Close a connection that was silent for this long; negative: never.",
     )
     max_connections: int = key(
-        _INT, INT_MAX, Range(0), update=_CLUSTER_WIDE, doc="Connections open at one time."
+        _INT,
+        INT_MAX,
+        Range(0),
+        update=_CLUSTER_WIDE,
+        doc="Connections open at one time. A lower limit holds for new connections; those that "
+        "are open stay.",
     )
     max_connections_per_ip: int = key(
-        _INT, INT_MAX, Range(0), update=_CLUSTER_WIDE, doc="Connections open from one address."
+        _INT,
+        INT_MAX,
+        Range(0),
+        update=_CLUSTER_WIDE,
+        doc="Connections open from one address; likewise for new ones.",
     )
     fetch_max_bytes: int = key(
         _INT, 57_671_680, Range(1024), doc="Most record bytes in one fetch answer."
