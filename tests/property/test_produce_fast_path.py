@@ -131,7 +131,9 @@ class Script:
             )
         )
         change = ConfigOperation(key, 0, value)
-        await controller.submit(IncrementalAlterConfigs((ConfigsToAlter(ResourceType.TOPIC, name, (change,)),)))
+        await controller.submit(
+            IncrementalAlterConfigs((ConfigsToAlter(ResourceType.TOPIC, name, (change,)),))
+        )
 
 
 def logs(directory: Path) -> dict[str, bytes]:

@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from math import inf
 
 from headrace.broker.connection import Connection
 from headrace.broker.dispatch import Dispatcher
@@ -18,23 +19,31 @@ logger = logging.getLogger(__name__)
 IDLE_CHECKS = 4
 LOOK_SECONDS_MIN = 0.1
 LOOK_SECONDS_MAX = 150.0
+REFUSALS_REPORT_SECONDS = 1.0
 
 
 class ConnectionCount:
     """Connections of the whole node: bounded over all its listeners, in all and per address.
 
     `config` gives the broker's configuration of the moment: both limits may change while it runs.
+    `descriptors_max` is what the limit of open files leaves for them: the log needs the others.
     """
 
-    def __init__(self, config: Callable[[], ServerKeys]) -> None:
+    def __init__(
+        self, config: Callable[[], ServerKeys], descriptors_max: int | None = None
+    ) -> None:
         self._config = config
+        self._descriptors_max = descriptors_max
         self._by_address: Counter[str] = Counter()
 
     def take(self, address: str) -> str | None:
         """Count a connection in, or say which limit it would break."""
         config = self._config()
-        if self._by_address.total() >= config.max_connections:
+        connections = self._by_address.total()
+        if connections >= config.max_connections:
             return f"max.connections={config.max_connections}"
+        if self._descriptors_max is not None and connections >= self._descriptors_max:
+            return f"{self._descriptors_max} connections, by the limit of open files (ulimit -n)"
         if self._by_address[address] >= config.max_connections_per_ip:
             return f"max.connections.per.ip={config.max_connections_per_ip}"
         self._by_address[address] += 1
@@ -69,6 +78,7 @@ class Listener:
         self._is_gone = False
         self.accepted = 0
         self.refused = 0
+        self._next_report = -inf
 
     def open(self) -> None:
         """Serve; whoever connected since the address was bound has waited for this."""
@@ -85,16 +95,25 @@ class Listener:
         broken_limit = self._count.take(connection.client_host)
         if broken_limit is not None:
             self.refused += 1
-            logger.warning(
-                "refused a connection: listener=%s client=%s limit=%s",
-                self.name,
-                connection.client_host,
-                broken_limit,
-            )
+            self._report_refusal(connection.client_host, broken_limit)
             return False
         self.connections[connection] = None
         self.accepted += 1
         return True
+
+    def _report_refusal(self, client: str, limit: str) -> None:
+        """A line now and then: clients that are refused come back at once."""
+        now = self.now()
+        if now < self._next_report:
+            return
+        self._next_report = now + REFUSALS_REPORT_SECONDS
+        logger.warning(
+            "refused a connection: listener=%s client=%s limit=%s refused_since_start=%d",
+            self.name,
+            client,
+            limit,
+            self.refused,
+        )
 
     def forget(self, connection: Connection) -> None:
         if connection in self.connections:

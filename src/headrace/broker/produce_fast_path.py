@@ -137,7 +137,8 @@ class ProduceFastPath:
             return False
         if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
             sent = _Sent(self, connection, correlation_id, info, started, len(frame))
-            partition.when_committed(Offset(info.last_offset + 1), sent.committed)
+            end = Offset(info.last_offset + 1)
+            partition.when_committed(end, sent.committed, connection)
             sent.limit(self._timeout_seconds)
         else:
             first, _, time_ms, log_start, _ = info

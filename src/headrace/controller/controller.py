@@ -22,7 +22,7 @@ from headrace.controller.metadata_log import MetadataLog
 from headrace.controller.records import MetadataRecord
 from headrace.controller.rules import Rules
 from headrace.core.broker_configs import BrokerConfig
-from headrace.core.errors import StorageError
+from headrace.core.errors import StorageError, StorageUnavailable
 from headrace.core.files import FileSystem
 from headrace.core.ids import NodeId
 from headrace.core.seams import Clock, Executor, Randomness
@@ -33,6 +33,7 @@ from headrace.machine.steps import Steps
 RECORDS_PER_ROUND_MAX = 10_000
 """A round takes no further command once it has this many records; its batch stays readable."""
 
+FLUSH_RETRY_SECONDS = 0.1
 SNAPSHOT_RECORDS_MIN = 2_000
 SNAPSHOT_BYTES_MAX = 20 << 20
 
@@ -139,7 +140,8 @@ class Controller:
         replies, records = self._decide()
         try:
             if records:
-                await self._executor.run(partial(self._write, records))
+                await self._executor.run(partial(self._log.append, records))
+                await self._flush()
         except Exception as error:
             self._fail(error, replies)
             return
@@ -159,10 +161,16 @@ class Controller:
         if records:
             await self._maybe_take_snapshot()
 
-    def _write(self, records: list[MetadataRecord]) -> None:
-        """In a worker, since thousands of records take their time to be encoded."""
-        self._log.append(records)
-        self._log.flush()
+    async def _flush(self) -> None:
+        """The records are in the log and will be there after a restart, so a flush that could not
+        be tried is tried until it is: to refuse the commands would be a lie."""
+        while True:
+            try:
+                await self._executor.run(self._log.flush)
+                return
+            except StorageUnavailable as error:
+                logger.warning("flush of the metadata log put off: error=%s", error)
+                await asyncio.sleep(FLUSH_RETRY_SECONDS)
 
     def _decide(self) -> tuple[list[asyncio.Future[Any]], list[MetadataRecord]]:
         replies: list[asyncio.Future[Any]] = []

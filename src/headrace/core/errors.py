@@ -9,6 +9,7 @@
       UnencodableMessage         a value that the wire type cannot hold
       CorruptBatch               a record batch that is cut, altered or of an unknown shape
       StorageError               the disk failed or is full
+        StorageUnavailable       the disk could not be asked just now; nothing has changed
       StartupRefused             the node must not start: wrong, damaged or locked directory
 
 Bad input from wire or disk raises one of these; `assert` is for our own mistakes. Dispatch is
@@ -276,6 +277,12 @@ class StorageError(HeadraceError):
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
     default_hint = "look at free space, permissions and the kernel log for the data directory"
+
+
+class StorageUnavailable(StorageError):
+    """The disk could not be asked: no descriptor or memory at the moment. Nothing has changed."""
+
+    default_hint = "raise the limit of open files (ulimit -n), or lower max.connections"
 
 
 class StartupRefused(HeadraceError):

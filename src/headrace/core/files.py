@@ -5,15 +5,29 @@ A crash may lose whatever was not synced: file contents until `File.sync`, and n
 them. Code that promises durability must call both; the simulated form takes back whatever
 was not synced when it cuts the power.
 
+A sync that *failed* must not be tried again: the kernel may have dropped the bytes and would call
+the next one a success. One that could not be tried (`NotTried`) may.
+
 Paths are plain strings with `/`. All calls are synchronous and raise `OSError`; the caller
 picks the thread. A `File` may be read, appended to and synced from different threads, but has
 one appender at a time.
 """
 
+import errno
 from collections.abc import Sequence
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
+
+# Of opening a file: the process or the system lacks something at this moment.
+NOT_TRIED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR})
+
+
+class NotTried(OSError):
+    """The file could not be opened for the call, for want of descriptors or memory.
+
+    Nothing was read, written or synced, so the same call may be made again later.
+    """
 
 
 class File(Protocol):

@@ -11,20 +11,34 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 
-from headrace.core.files import Buffer
+from headrace.core.files import NOT_TRIED, Buffer, NotTried
 
 # The most buffers one `pwritev` takes; POSIX systems agree on this one.
 BUFFERS_PER_CALL_MAX = 1024
 
-_OPEN_FLAGS = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+_OPEN_FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _seek_lock = threading.Lock()
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 
 
-def open_descriptor(path: str, *, create: bool = False, truncate: bool = False) -> int:
-    """Open for reading and writing; without `create` a missing file is an error."""
-    flags = _OPEN_FLAGS | (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
-    return os.open(path, flags, 0o644)
+def open_descriptor(
+    path: str, *, write: bool = True, create: bool = False, truncate: bool = False
+) -> int:
+    """Open for reading and writing; without `create` a missing file is an error.
+
+    `NotTried` if the process or the system has no descriptor left.
+    """
+    flags = _OPEN_FLAGS | (os.O_RDWR if write else os.O_RDONLY)
+    return _open(path, flags | (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0))
+
+
+def _open(path: str, flags: int) -> int:
+    try:
+        return os.open(path, flags, 0o644)
+    except OSError as error:
+        if error.errno in NOT_TRIED:
+            raise NotTried(error.errno, error.strerror, path) from error
+        raise
 
 
 def seek_and_read(descriptor: int, size: int, position: int) -> bytes:
@@ -144,7 +158,7 @@ else:
 
     def sync_directory(path: str) -> None:
         """Return when the names in the directory are on stable storage."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = _open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
         finally:

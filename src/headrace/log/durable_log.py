@@ -9,14 +9,15 @@
 
 A write that fails is taken back and may be tried again (a full disk gets room). A *sync* that
 fails is final: the kernel has dropped the pages and would call the next sync a success, so the
-log refuses everything but reads until it is opened again.
+log refuses everything but reads until it is opened again. A sync that could not be tried, for want
+of a descriptor, has dropped nothing: it is put off, and the log stays as it is.
 """
 
 import threading
 from collections.abc import Callable, Iterable
 
-from headrace.core.errors import StorageError
-from headrace.core.files import FileSystem
+from headrace.core.errors import StorageError, StorageUnavailable
+from headrace.core.files import FileSystem, NotTried
 from headrace.core.ids import Offset, TopicId
 from headrace.core.seams import Clock
 from headrace.log import partition_metadata
@@ -135,6 +136,11 @@ class DurableLog:
                 if names:
                     # A synced file whose name is lost is lost.
                     self.files.sync_directory(self.directory)
+            except NotTried as error:
+                with self._lock:
+                    self._unsynced_names |= names
+                    self._unsynced_directory |= directory
+                raise self._sync_put_off(error) from error
             except OSError as error:
                 raise self._sync_failed(error) from error
             with self._lock:
@@ -165,6 +171,9 @@ class DurableLog:
                 partition_metadata.store(self.files, self.directory, self.topic_id)
             partition_metadata.sync(self.files, self.directory)
         self.files.sync_directory(self.directory.rpartition("/")[0])
+
+    def _sync_put_off(self, error: NotTried) -> StorageUnavailable:
+        return StorageUnavailable(f"cannot sync {self.directory} now: {error}")
 
     def _sync_failed(self, error: OSError) -> StorageError:
         failure = StorageError(f"cannot sync {self.directory}: {error}")
@@ -220,6 +229,10 @@ class DurableLog:
             try:
                 # Recovery will not look at these segments again, so their indexes must be right.
                 self._sync(rolled, Segment.sync_indexes)
+            except NotTried as error:
+                with self._lock:
+                    self._unsynced_indexes = (*rolled, *self._unsynced_indexes)
+                raise self._sync_put_off(error) from error
             except OSError as error:
                 raise self._sync_failed(error) from error
         self.flush()

@@ -16,8 +16,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange, StorageError
-from headrace.core.files import FileSystem
+from headrace.core.errors import (
+    ApiError,
+    ErrorCode,
+    OffsetOutOfRange,
+    StorageError,
+    StorageUnavailable,
+)
+from headrace.core.files import FileSystem, NotTried
 from headrace.core.ids import LeaderEpoch, Offset, TopicId
 from headrace.core.seams import Clock
 from headrace.log import partition_metadata, recovery
@@ -247,6 +253,8 @@ class PartitionLog(ShapedLog):
 
     def _write_failed(self, segment: Segment, error: OSError) -> StorageError:
         """A failed write leaves the file as it was; if it does not, the log is done for."""
+        if isinstance(error, NotTried):
+            return StorageUnavailable(f"cannot write to {segment.path()} now: {error}")
         failure = StorageError(f"cannot write to {segment.path()}: {error}")
         try:
             if segment.exists and segment.file.size() != segment.size:

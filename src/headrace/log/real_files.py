@@ -18,11 +18,14 @@ sync would succeed without them, so a file whose sync failed never syncs again.
 import errno
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from headrace.core.files import Buffer
+from headrace.core.files import Buffer, NotTried
 from headrace.log import descriptor_io
 from headrace.log.open_files import OpenFiles
+
+T = TypeVar("T")
 
 OPEN_FILES_MAX_DEFAULT = 512
 # Looking further for a clean file costs more than it is worth where nobody syncs.
@@ -195,11 +198,14 @@ class RealFileSystem:
         os.makedirs(path, exist_ok=True)
 
     def read_file(self, path: str) -> bytes:
-        with open(path, "rb", buffering=0) as file:
+        descriptor = self._making_room(lambda: descriptor_io.open_descriptor(path, write=False))
+        with open(descriptor, "rb", buffering=0) as file:
             return file.readall()
 
     def write_file(self, path: str, data: Buffer) -> None:
-        descriptor = descriptor_io.open_descriptor(path, create=True, truncate=True)
+        descriptor = self._making_room(
+            lambda: descriptor_io.open_descriptor(path, create=True, truncate=True)
+        )
         try:
             descriptor_io.write_range(descriptor, 0, [data])
         finally:
@@ -239,7 +245,18 @@ class RealFileSystem:
         os.rmdir(path)
 
     def sync_directory(self, path: str) -> None:
-        descriptor_io.sync_directory(path)
+        self._making_room(lambda: descriptor_io.sync_directory(path))
+
+    def _making_room(self, call: Callable[[], T]) -> T:
+        """What needs a descriptor for a moment takes that of an idle file, if there is no other:
+        flush and roll must go on when connections have taken all the rest."""
+        while True:
+            try:
+                return call()
+            except NotTried as error:
+                with self._lock:
+                    if error.errno not in _OUT_OF_DESCRIPTORS or not self._evict_one():
+                        raise
 
     def space(self, path: str) -> tuple[int, int]:
         return descriptor_io.space(path)

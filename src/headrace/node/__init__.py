@@ -16,15 +16,18 @@ def real_node(config: "BrokerConfig") -> "Node":
     # Imported late: who only reads a config need not load a broker.
     from headrace.log.compaction.runner import ProcessCompactor
     from headrace.log.descriptor_io import raise_open_file_limit
-    from headrace.log.real_files import RealFileSystem, open_files_max_for
+    from headrace.log.real_files import RealFileSystem
+    from headrace.node.descriptors import divide
     from headrace.node.node import Node
     from headrace.node.real_seams import RealClock, RealRandomness, ThreadExecutor
 
+    shares = divide(raise_open_file_limit())
     return Node(
         config,
-        files=RealFileSystem(open_files_max_for(raise_open_file_limit())),
+        files=RealFileSystem(shares.files),
         clock=RealClock(),
         randomness=RealRandomness(),
         executor=ThreadExecutor(),
         compactor=ProcessCompactor(),
+        descriptors=shares,
     )

@@ -7,6 +7,7 @@ full speed.
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.broker.context import Services
     from headrace.core.broker_configs import BrokerConfig
     from headrace.gateway import Gateway
+    from headrace.node.descriptors import DescriptorShares
     from headrace.text.server import TextServer
     from headrace.web.metrics import Source
     from headrace.web.server import WebServer
@@ -43,8 +45,13 @@ class Doors:
     """The doors beside Kafka's of one node, as its config wants them."""
 
     def __init__(
-        self, config: "BrokerConfig", services: "Services", sources: "Sequence[Source]"
+        self,
+        config: "BrokerConfig",
+        services: "Services",
+        sources: "Sequence[Source]",
+        descriptors: "DescriptorShares | None" = None,
     ) -> None:
+        self._descriptors = descriptors
         self._config = config
         self._services = services
         self._sources = sources
@@ -116,9 +123,13 @@ class Doors:
         from headrace.web.server import serve
         from headrace.web.settings import settings_of
 
+        settings = settings_of(self._config, address)
+        if self._descriptors is not None:
+            connections_max = min(settings.connections_max, self._descriptors.http)
+            settings = replace(settings, connections_max=connections_max)
         self._web = await serve(
             self._gateway("http"),
-            settings_of(self._config, address),
+            settings,
             sources=[*self._sources, ProcessMetrics(), self],
         )
 
@@ -131,7 +142,11 @@ class Doors:
         from headrace.text.server import serve
         from headrace.text.settings import settings_of
 
-        self._text = await serve(self._gateway("text"), settings_of(self._config, address))
+        settings = settings_of(self._config, address)
+        if self._descriptors is not None:
+            connections_max = min(settings.connections_max, self._descriptors.text)
+            settings = replace(settings, connections_max=connections_max)
+        self._text = await serve(self._gateway("text"), settings)
 
     def _gateway(self, door: str) -> "Gateway":
         from headrace.broker.in_process import in_process_client

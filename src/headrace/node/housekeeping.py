@@ -42,12 +42,19 @@ class HousekeepingCounts:
 
 class Housekeeping:
     def __init__(
-        self, replicas: Replicas, cleaning: Cleaning, clock: Clock, executor: Executor
+        self,
+        replicas: Replicas,
+        cleaning: Cleaning,
+        clock: Clock,
+        executor: Executor,
+        flush: Callable[[Partition], None],
     ) -> None:
+        """`flush` has a partition flushed that nobody waits for."""
         self._replicas = replicas
         self._cleaning = cleaning
         self._clock = clock
         self._executor = executor
+        self._flush = flush
         self.counts = HousekeepingCounts()
         self._changed = asyncio.Event()
 
@@ -67,7 +74,6 @@ class Housekeeping:
     async def _repeat(
         self, seconds: Callable[[], float], duty: Callable[[], Awaitable[None]]
     ) -> None:
-        pause = FAILED_SECONDS
         while True:
             try:
                 await self._pause(seconds)
@@ -152,7 +158,7 @@ class Housekeeping:
     def _cleaner_seconds(self) -> float:
         return self._replicas.config.log_cleaner_backoff_ms / 1000
 
-    # Flushes by count and age, for whoever leaves flushing to the operating system otherwise
+    # Flushes by count and age as `flush.messages` and `flush.ms` ask for them
 
     def _flush_seconds(self) -> float:
         interval_ms = unless_negative(self._replicas.config.log_flush_scheduler_interval_ms)
@@ -168,11 +174,7 @@ class Housekeeping:
         for partition in [each for each in self._replicas if each.log.flush_due(now_ms)]:
             # One whose disk has failed says so to its writers; the others go on.
             if partition.log.failure is None:
-                try:
-                    await self._executor.run(partition.log.flush)
-                except Exception as error:
-                    if not partition.retired:
-                        self._report(f"flush of {partition.id}", error)
+                self._flush(partition)
 
 
 def _delete_expired(partition: Partition, now_ms: int) -> list[tuple[str, str]]:

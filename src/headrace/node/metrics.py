@@ -125,7 +125,7 @@ DISK_FREE: Final = Metric(
 FLUSH_SECONDS: Final = Metric(
     "headrace_flush_seconds",
     "histogram",
-    "Rounds of the group commit: what producers with acks=all wait for.",
+    "Flushes of one partition each: what producers with acks=all wait for.",
 )
 COMPACTIONS: Final = Metric("headrace_compactions_total", "counter", "Logs compacted.")
 COMPACTIONS_FAILED: Final = Metric(

@@ -41,6 +41,7 @@ from headrace.log.compaction.checkpoint import CleanerCheckpoint
 from headrace.log.compaction.runner import Compactor, InlineCompactor
 from headrace.log.directory import LogDirectory
 from headrace.node.cleaning import Cleaning
+from headrace.node.descriptors import DescriptorShares
 from headrace.node.housekeeping import Housekeeping
 from headrace.node.loop_watch import LoopWatch
 from headrace.node.metrics import NodeMetrics
@@ -76,13 +77,16 @@ class Node:
         compactor: Compactor | None = None,
         authorizer: Authorizer | None = None,
         seconds: Callable[[], float] = perf_counter,
+        descriptors: DescriptorShares | None = None,
     ) -> None:
-        """`seconds` is the clock that requests are measured by."""
+        """`seconds` is the clock that requests are measured by; `descriptors` bounds connections
+        beside the config, None where descriptors cannot run out."""
         self._config = config
         self._files = files
         self._clock = clock
         self._randomness = randomness
         self._executor = executor
+        self._descriptors = descriptors
         self._compactor = compactor or InlineCompactor(files)
         self._authorizer = authorizer or AllowAll()
         self.meters = RequestMeters(seconds)
@@ -185,7 +189,9 @@ class Node:
             self._clock,
             in_whole,
         )
-        housekeeping = Housekeeping(replicas, cleaning, self._clock, in_whole)
+        housekeeping = Housekeeping(
+            replicas, cleaning, self._clock, in_whole, group_commit.mark_due
+        )
 
         def follow_config(_: Image, __: Image, ___: Delta) -> None:
             if services.config is not replicas.config:
@@ -203,7 +209,7 @@ class Node:
             cleaning.counts,
             housekeeping.counts,
             lambda: self._groups,
-            group_commit.round_times,
+            group_commit.flush_times,
             watch.lag,
         )
         dispatcher = Dispatcher(services, config.socket_request_max_bytes)
@@ -242,13 +248,16 @@ class Node:
         from headrace.node.doors import Doors
 
         sources = () if self.metrics is None else (self.metrics,)
-        self.doors = Doors(self._config, self.services, sources)
+        self.doors = Doors(self._config, self.services, sources, self._descriptors)
         await self.doors.open()
 
     async def _listen(self, dispatcher: Dispatcher) -> None:
         """Bind every listener; connections are served from `Listener.open` on."""
         loop = asyncio.get_running_loop()
-        count = ConnectionCount(lambda: self.services.config)
+        count = ConnectionCount(
+            lambda: self.services.config,
+            None if self._descriptors is None else self._descriptors.kafka,
+        )
         idle_ms = unless_negative(self._config.connections_max_idle_ms)
         idle_seconds = None if idle_ms is None else idle_ms / 1000
         for settings in self._config.parsed_listeners():
@@ -334,6 +343,8 @@ class Node:
         self._on_stop.pop_all()
         if self._groups is not None:
             self._groups.kill()
+        if self._group_commit is not None:
+            self._group_commit.kill()
         if self._controller is not None:
             self._controller.kill()
         if self._directory is not None:

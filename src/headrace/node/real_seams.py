@@ -12,8 +12,9 @@ from uuid import UUID, uuid4
 
 T = TypeVar("T")
 
-# Flushes, retention, checkpoints and start-up scans; each mostly waits for the disk.
-WORKERS = 4
+# Flushes (up to four at a time), checkpoints, retention, cleaning and start-up scans: each mostly
+# waits for the disk, and no flush should wait until one of the others has ended.
+WORKERS = 8
 # Kafka reserves ids with all high bits clear for its own purposes.
 RESERVED_IDS_MAX = 100
 

@@ -1,90 +1,175 @@
-"""One flush for everything appended meanwhile.
+"""When each partition is flushed, and who is told.
 
-Appends mark their partition; a round flushes every marked partition in a worker while further
-appends go on and collect for the next round. So the cost of a flush is shared by all who wait
-for it, and nobody waits for more than the round under way and the next.
+    append, nobody waits ──> later ──(time or bytes)──┐
+    somebody waits ───────────────────────────────────┴──> queue ──> a worker: one partition
+
+A flush covers everything appended to its partition meanwhile, so its cost is shared by all who
+wait there; and a partition is told as soon as it is on disk, whatever else is in the queue.
+
+What nobody waits for is flushed after `FLUSH_MS_MAX` or `FLUSH_BYTES_MAX`. acks=1 promises the
+page cache and no more: a power cut may take so much of it, the death of the process takes nothing.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
+from typing import cast
 
-from headrace.core.errors import ErrorCode, StorageError
+from headrace.core.errors import ErrorCode, StorageError, StorageUnavailable
 from headrace.core.ids import Offset
 from headrace.core.metrics import Histogram
 from headrace.core.seams import Executor
+from headrace.replication.flush_queue import FlushQueue
 from headrace.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
 
-FlushResult = tuple[Partition, int, Offset | Exception]
+FLUSH_MS_MAX = 500
+# Per partition.
+FLUSH_BYTES_MAX = 32 * 1024 * 1024
+# Flushes under way at a time: file systems commit together what comes together.
+WORKERS = 4
+# So many of them at most for what nobody waits for: a large file takes long.
+WORKERS_NOT_AWAITED = 2
+# The disk could not be asked (no descriptor, no memory): ask again after this long.
+RETRY_SECONDS = 0.1
 
 
 class GroupCommit:
-    """Owns the flush rounds of one node."""
+    """Owns the flushes of one node's partitions; all but the sync itself is on the event loop."""
 
     def __init__(self, executor: Executor, seconds: Callable[[], float] = float) -> None:
-        """`seconds` is the clock that rounds are measured by; without one they take no time."""
+        """`seconds` is the clock that flushes are measured by; without one they take no time."""
         self._executor = executor
         self._seconds = seconds
-        self.round_times = Histogram()
-        self._dirty: dict[Partition, None] = {}
-        self._rounds: asyncio.Task[None] | None = None
+        self.flush_times = Histogram()
+        self._queue: FlushQueue[Partition] = FlushQueue()
+        # Nobody waits and it is not yet time, with the time of the first append; oldest first.
+        self._later: dict[Partition, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._under_way: set[Partition] = set()
+        self._not_awaited_under_way = 0
+        self._workers: set[asyncio.Task[None]] = set()
+        self._retries: dict[Partition, asyncio.TimerHandle] = {}
         self._closed = False
 
-    def mark(self, partition: Partition) -> None:
-        """Flush this partition in the next round."""
-        self._dirty[partition] = None
-        if self._rounds is None and not self._closed:
-            self._rounds = asyncio.get_running_loop().create_task(self._run())
+    def mark(self, partition: Partition, asker: object | None) -> None:
+        """Flush what was appended: at once if `asker` waits for it, in time if nobody does."""
+        if partition in self._under_way or partition in self._retries:
+            return  # looked at anew when that flush has ended
+        if asker is not None or partition.unflushed_bytes >= FLUSH_BYTES_MAX:
+            self._enqueue(partition, asker)
+        elif partition not in self._later:
+            loop = asyncio.get_running_loop()
+            self._later[partition] = loop.time()
+            if self._timer is None and not self._closed:
+                self._timer = loop.call_later(FLUSH_MS_MAX / 1000, self._time_is_up)
 
-    async def _run(self) -> None:
-        try:
-            while self._dirty:
-                marked = [(partition, partition.appended_bytes) for partition in self._dirty]
-                self._dirty.clear()
-                began = self._seconds()
-                results = await self._executor.run(partial(_flush_all, marked))
-                self.round_times.observe(self._seconds() - began)
-                for result in results:
-                    _tell(result)
-        finally:
-            self._rounds = None
+    def mark_due(self, partition: Partition) -> None:
+        """Flush it soon, though nobody waits."""
+        if partition not in self._under_way and partition not in self._retries:
+            self._enqueue(partition, None)
 
     async def settle(self) -> None:
-        """Return when nothing waits for the disk."""
-        if self._rounds is not None:
-            await self._rounds
+        """Flush whatever is not flushed, and return when that is done or was tried."""
+        later, self._later = self._later, {}
+        for partition in later:
+            self.mark_due(partition)
+        while self._workers:
+            await asyncio.wait(tuple(self._workers))
 
     async def close(self) -> None:
-        """Finish the rounds that were asked for, take no more."""
-        self._closed = True
+        """Finish the flushes that were asked for, take no more."""
         await self.settle()
+        self.kill()
 
+    def kill(self) -> None:
+        """Begin no flush any more."""
+        self._closed = True
+        self._queue = FlushQueue()
+        self._later.clear()
+        for timer in (*self._retries.values(), self._timer):
+            if timer is not None:
+                timer.cancel()
 
-def _flush_all(marked: list[tuple[Partition, int]]) -> list[FlushResult]:
-    """Runs in a worker thread; touches nothing of a partition but its log's flush."""
-    results: list[FlushResult] = []
-    for partition, appended_bytes in marked:
+    def _time_is_up(self) -> None:
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        oldest = loop.time() - FLUSH_MS_MAX / 1000
+        while self._later:
+            partition, since = next(iter(self._later.items()))
+            if since > oldest:
+                self._timer = loop.call_at(since + FLUSH_MS_MAX / 1000, self._time_is_up)
+                return
+            del self._later[partition]
+            self.mark_due(partition)
+
+    def _enqueue(self, partition: Partition, asker: object | None) -> None:
+        self._queue.add(partition, asker)
+        if len(self._workers) < min(WORKERS, len(self._queue) + len(self._under_way)):
+            self._workers.add(asyncio.get_running_loop().create_task(self._work()))
+
+    async def _work(self) -> None:
         try:
-            results.append((partition, appended_bytes, partition.log.flush()))
-        except Exception as error:  # whatever it was: its waiters must hear of it, the others not
-            results.append((partition, appended_bytes, error))
-    return results
+            await self._flush_in_turn()
+        finally:
+            # Not by a callback of the task: what is marked before that ran would get no worker.
+            self._workers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
+    async def _flush_in_turn(self) -> None:
+        while not self._closed:
+            busy = self._not_awaited_under_way >= WORKERS_NOT_AWAITED
+            taken = self._queue.take(only_awaited=busy)
+            if taken is None:
+                return
+            partition, awaited = taken
+            self._later.pop(partition, None)
+            self._under_way.add(partition)
+            self._not_awaited_under_way += not awaited
+            appended_bytes = partition.appended_bytes
+            began = self._seconds()
+            outcome: Offset | Exception
+            try:
+                outcome = await self._executor.run(partition.log.flush)
+            except Exception as error:  # whatever it was: its waiters must hear of it
+                outcome = error
+            finally:
+                self._under_way.discard(partition)
+                self._not_awaited_under_way -= not awaited
+            self.flush_times.observe(self._seconds() - began)
+            self._tell(partition, appended_bytes, outcome)
 
-def _tell(result: FlushResult) -> None:
-    partition, appended_bytes, outcome = result
-    if isinstance(outcome, Exception) and partition.retired:
-        return  # deleted meanwhile: whoever waited has been told
-    if isinstance(outcome, Exception):
-        logger.error(
-            "flush failed: partition=%s error=%s",
+    def _tell(self, partition: Partition, appended_bytes: int, outcome: Offset | Exception) -> None:
+        if isinstance(outcome, StorageUnavailable):
+            self._retry(partition, outcome)
+        elif isinstance(outcome, Exception):
+            if not partition.retired:
+                logger.error(
+                    "flush failed: partition=%s error=%s",
+                    partition.id,
+                    outcome,
+                    exc_info=None if isinstance(outcome, StorageError) else outcome,
+                )
+            partition.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
+        else:
+            partition.flushed(outcome, appended_bytes)
+            if not partition.is_flushed:  # appended to meanwhile
+                self.mark(partition, partition.asker)
+
+    def _retry(self, partition: Partition, error: StorageUnavailable) -> None:
+        """Nothing is lost and nothing is promised: who waits goes on waiting, for as long as it
+        wants to, and the partition stays as it is."""
+        if self._closed:
+            return
+        logger.warning(
+            "flush put off: partition=%s error=%s retry_ms=%d",
             partition.id,
-            outcome,
-            exc_info=None if isinstance(outcome, StorageError) else outcome,
+            error,
+            RETRY_SECONDS * 1000,
         )
-        partition.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
-    else:
-        partition.flushed(outcome, appended_bytes)
+        loop = asyncio.get_running_loop()
+        self._retries[partition] = loop.call_later(RETRY_SECONDS, self._try_again, partition)
+
+    def _try_again(self, partition: Partition) -> None:
+        del self._retries[partition]
+        self._enqueue(partition, partition.asker)

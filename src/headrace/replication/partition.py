@@ -7,6 +7,9 @@
 With one replica the high watermark follows what this node has flushed, or, under Kafka's own
 durability rule, what it has written. Whoever waits for the watermark (a produce with
 acks=all, a fetch that found nothing) is called back when it moves; nothing polls.
+
+Records that nobody waits for need not be flushed at once, so each request for a flush says on
+whose behalf it is made.
 """
 
 import logging
@@ -16,7 +19,6 @@ from typing import Protocol
 
 from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
 from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicId, TopicPartition
-from headrace.core.shared_calls import call_each
 from headrace.log.partition_log import AppendInfo, PartitionLog
 from headrace.protocol.records.header import BatchHeader
 from headrace.replication.settings import TopicSettings
@@ -25,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 # Told NONE when the offset is committed, or why it never will be.
 CommitCallback = Callable[[ErrorCode], None]
+# Asks for a flush of a partition, on behalf of somebody who waits for it or of nobody (None).
+FlushRequest = Callable[["Partition", object | None], None]
 
 
 class Watcher(Protocol):
@@ -68,10 +72,10 @@ class Partition:
         log: PartitionLog,
         settings: TopicSettings,
         *,
-        on_dirty: Callable[["Partition"], None] | None,
+        on_dirty: FlushRequest | None,
     ) -> None:
-        """`on_dirty` is told after each append that wants a flush; without it (Kafka's own
-        durability rule) what is written counts as committed."""
+        """`on_dirty` is told after each append, and when somebody begins to wait for a flush;
+        without it (Kafka's own durability rule) what is written counts as committed."""
         self.id = partition
         self.topic_id = topic_id
         self.log = log
@@ -93,10 +97,9 @@ class Partition:
         self.fetched_bytes = 0
         self.fetched_messages = 0
         self._on_dirty = on_dirty
-        self._commit_waiters: deque[tuple[Offset, CommitCallback]] | None = None
+        self._commit_waiters: deque[tuple[Offset, CommitCallback, object]] | None = None
         self._watchers: list[Watcher] | None = None
-        if on_dirty is not None and self.high_watermark < log.log_end_offset:
-            on_dirty(self)
+        self.request_flush(self)
 
     def lead(
         self,
@@ -146,7 +149,8 @@ class Partition:
         if self._on_dirty is None:
             self._advance(self.log.log_end_offset, self.appended_bytes)
         else:
-            self._on_dirty(self)
+            # Whoever waits for acks=all says so next, by `when_committed`.
+            self._on_dirty(self, self._watchers[0] if self._watchers is not None else None)
         return info
 
     def _require_in_sync(self) -> None:
@@ -154,6 +158,27 @@ class Partition:
         # takes what a topic with three refuses as long as two of them are away.
         if len(self.isr) < min(self.settings.min_insync_replicas, len(self.replicas)):
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether everything appended is visible."""
+        return self.high_watermark >= self.log.log_end_offset
+
+    @property
+    def unflushed_bytes(self) -> int:
+        return self.appended_bytes - self.visible_bytes
+
+    @property
+    def asker(self) -> object | None:
+        """On whose behalf the next flush is; None if nobody waits for one."""
+        if self._commit_waiters is not None:
+            return self._commit_waiters[0][2]
+        return None if self._watchers is None else self._watchers[0]
+
+    def request_flush(self, asker: object) -> None:
+        """`asker` will read to the end of the log: what is written there is wanted now."""
+        if self._on_dirty is not None and not self.is_flushed and self.log.failure is None:
+            self._on_dirty(self, asker)
 
     def flushed(self, offset: Offset, appended_bytes: int) -> None:
         """Everything below `offset` is on this node's disk; at least `appended_bytes` of it."""
@@ -169,7 +194,8 @@ class Partition:
     def give_up(self, reason: ErrorCode) -> None:
         """What was appended will never be committed (the disk failed, or the topic is gone)."""
         waiters, self._commit_waiters = self._commit_waiters, None
-        call_each(logger, "a commit waiter", waiters or (), lambda waiter: waiter[1](reason))
+        for _, call, _ in waiters or ():
+            _tell(call, reason)
         self.wake()
 
     def delete_records_before(self, offset: Offset) -> Offset:
@@ -184,16 +210,26 @@ class Partition:
         self.log.advance_log_start(offset)
         return self.log.log_start_offset
 
-    def when_committed(self, offset: Offset, call: CommitCallback) -> None:
-        """Call once the high watermark has reached `offset`; offsets come in append order."""
+    def when_committed(
+        self, offset: Offset, call: CommitCallback, asker: object | None = None
+    ) -> None:
+        """Call once the high watermark has reached `offset`; offsets come in append order.
+
+        `asker` (a connection) has its turn at the disk as other askers have theirs, however many
+        partitions it waits for.
+        """
         if self._commit_waiters is None:
             self._commit_waiters = deque()
-        self._commit_waiters.append((offset, call))
+        asker = call if asker is None else asker
+        self._commit_waiters.append((offset, call, asker))
+        if self._on_dirty is not None:
+            self._on_dirty(self, asker)
 
     def watch(self, watcher: Watcher) -> None:
         if self._watchers is None:
             self._watchers = []
         self._watchers.append(watcher)
+        self.request_flush(watcher)
 
     def unwatch(self, watcher: Watcher) -> None:
         if self._watchers is not None:
@@ -207,12 +243,7 @@ class Partition:
         waiters = self._commit_waiters
         if waiters is not None:
             while waiters and waiters[0][0] <= offset:
-                call = waiters.popleft()[1]
-                try:
-                    call(ErrorCode.NONE)
-                except Exception:
-                    # The others' records are committed too, and they must hear of it.
-                    logger.exception("a commit waiter failed: partition=%s", self.id)
+                _tell(waiters.popleft()[1], ErrorCode.NONE)
             if not waiters:
                 self._commit_waiters = None
         self.wake()
@@ -225,3 +256,11 @@ class Partition:
                     watcher.advanced()
                 except Exception:
                     logger.exception("a watcher failed: partition=%s", self.id)
+
+
+def _tell(call: CommitCallback, outcome: ErrorCode) -> None:
+    """One waiter's mistake must not keep the others, or other partitions, from being told."""
+    try:
+        call(outcome)
+    except Exception:
+        logger.exception("a waiter failed: outcome=%s", outcome.name)

@@ -15,7 +15,7 @@ and the disk is left to a worker.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
@@ -35,7 +35,7 @@ from headrace.core.seams import Executor
 from headrace.core.shared_calls import call_each
 from headrace.core.topic_configs import TopicConfig
 from headrace.log.directory import LogDirectory
-from headrace.replication.partition import Partition
+from headrace.replication.partition import FlushRequest, Partition
 from headrace.replication.settings import TopicSettings
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Replicas:
         config: BrokerConfig,
         executor: Executor,
         *,
-        on_dirty: Callable[[Partition], None] | None,
+        on_dirty: FlushRequest | None,
     ) -> None:
         self._executor = executor
         self.directory = directory

@@ -4,10 +4,14 @@ A producer with acks=1 has its answer before the flush. Asking for the end of th
 must find what it wrote, as on a broker whose high watermark does not wait for a disk.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 from headrace.core.errors import ErrorCode
 from headrace.replication.partition import Partition
+
+# On a disk that hangs, what can be told after so long is told.
+SETTLE_SECONDS_MAX = 5.0
 
 
 def unsettled(partitions: Iterable[Partition | None]) -> dict[Partition, None]:
@@ -16,23 +20,39 @@ def unsettled(partitions: Iterable[Partition | None]) -> dict[Partition, None]:
         partition: None
         for partition in partitions
         if partition is not None
-        and partition.high_watermark < partition.log.log_end_offset
+        and not partition.is_flushed
         and partition.log.failure is None
         and not partition.retired
     }
 
 
-def when_settled(partitions: Iterable[Partition], call: Callable[[], None]) -> None:
-    """Call once all that is written now is committed, or never will be."""
-    missing = list(partitions)
+def when_settled(
+    partitions: Iterable[Partition], call: Callable[[], None], asker: object | None = None
+) -> None:
+    """Call once all that is written now is committed, or never will be, or the disk hangs.
 
-    def one_less(_: ErrorCode) -> None:
-        missing.pop()
-        if not missing:
+    It is flushed at once: `asker` waits.
+    """
+    waiting = list(partitions)
+    missing = len(waiting)
+    called = False
+
+    def finish() -> None:
+        nonlocal called
+        if not called:
+            called = True
+            timer.cancel()
             call()
 
-    if not missing:
+    def one_less(_: ErrorCode) -> None:
+        nonlocal missing
+        missing -= 1
+        if not missing:
+            finish()
+
+    if not waiting:
         call()
         return
-    for partition in tuple(missing):
-        partition.when_committed(partition.log.log_end_offset, one_less)
+    timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS_MAX, finish)
+    for partition in waiting:
+        partition.when_committed(partition.log.log_end_offset, one_less, asker)

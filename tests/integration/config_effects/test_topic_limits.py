@@ -59,7 +59,7 @@ def test_a_compacted_topic_wants_keys_as_soon_as_it_is_one(broker: Broker) -> No
 
 @effect_of("min.insync.replicas")
 def test_no_more_in_sync_replicas_are_asked_for_than_the_topic_has(broker: Broker) -> None:
-    """The refusal itself needs a topic with several replicas; the unit tests of partitions show it."""
+    """A refusal needs a topic with several replicas; the unit tests of partitions show it."""
     topic = broker.create_topic("replicas", configs={"min.insync.replicas": "2"})
     assert publish(broker, topic, [b"x"]) == [0]
 

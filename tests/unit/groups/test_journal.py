@@ -37,7 +37,7 @@ class Fixture:
         settings = TopicSettings(TopicConfig.resolve({}, broker), broker)
         self.log = PartitionLog.open(files, str(directory / "p"), settings.log, RealClock())
         self.partition = Partition(
-            OFFSETS, RealRandomness().uuid(), self.log, settings, on_dirty=lambda _: None
+            OFFSETS, RealRandomness().uuid(), self.log, settings, on_dirty=lambda _, __: None
         )
         self.partition.lead(NodeId(0), LeaderEpoch(0), 0, [NodeId(0)], [NodeId(0)])
         self.failures: list[ErrorCode] = []

@@ -15,7 +15,7 @@ from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
 from headrace.protocol.records.header import HEADER_SIZE
 from headrace.protocol.records.patch import refresh_crc
-from headrace.replication.partition import Partition
+from headrace.replication.partition import FlushRequest, Partition
 from headrace.replication.produce import append_produced
 from headrace.replication.settings import TopicSettings
 from headrace.replication.settling import unsettled, when_settled
@@ -34,7 +34,7 @@ def files() -> Iterator[UnsyncedFileSystem]:
 
 @pytest.fixture
 def make(files: UnsyncedFileSystem, tmp_path: Path) -> Callable[..., Partition]:
-    def make(on_dirty: Callable[[Partition], None] | None = None, **configs: str) -> Partition:
+    def make(on_dirty: FlushRequest | None = None, **configs: str) -> Partition:
         overrides = {key.replace("_", "."): value for key, value in configs.items()}
         broker = BrokerConfig()
         settings = TopicSettings(TopicConfig.resolve(overrides, broker), broker)
@@ -70,23 +70,81 @@ def test_without_flushes_what_is_written_is_visible(make: Callable[..., Partitio
 
 
 def test_with_flushes_only_what_is_flushed_is_visible(make: Callable[..., Partition]) -> None:
-    dirty: list[Partition] = []
-    partition = make(on_dirty=dirty.append)
+    partition = make(on_dirty=lambda _, __: None)
     produce(partition, 3)
     before = partition.high_watermark
     partition.flushed(Offset(2), partition.appended_bytes)
-    assert (dirty, before, partition.high_watermark) == ([partition], 0, 2)
+    assert (before, partition.high_watermark) == (0, 2)
+
+
+def test_a_flush_is_asked_for_on_behalf_of_who_waits(make: Callable[..., Partition]) -> None:
+    askers: list[object | None] = []
+    partition = make(on_dirty=lambda _, asker: askers.append(asker))
+    produce(partition, acks=1)
+    assert askers == [None]
+    partition.when_committed(Offset(1), lambda _: None, "producer")
+    assert (askers.pop(), partition.asker) == ("producer", "producer")
+    partition.flushed(Offset(1), partition.appended_bytes)
+    assert [partition.asker] == [None]
+    reader = Counting()
+    partition.watch(reader)
+    assert askers == [None], "a reader at the end of a flushed log waits for nothing yet"
+    produce(partition, acks=1)
+    assert askers.pop() is reader
+    assert [partition.asker] == [reader]
+    late = Counting()
+    partition.watch(late)
+    assert askers.pop() is late
+    partition.flushed(Offset(2), partition.appended_bytes)
+    partition.request_flush("another reader")
+    assert askers == [None]
+
+
+def test_a_waiter_that_fails_does_not_keep_the_others_from_being_told(
+    make: Callable[..., Partition], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: ErrorCode) -> None:
+        raise RuntimeError("a mistake of one")
+
+    class Failing:
+        def advanced(self) -> None:
+            raise RuntimeError("a mistake of another")
+
+    partition = make(on_dirty=lambda _, __: None)
+    partition.watch(Failing())
+    watcher = Counting()
+    partition.watch(watcher)
+    produce(partition, 3)
+    outcomes: list[ErrorCode] = []
+    for call in (fail, outcomes.append):
+        partition.when_committed(Offset(1), call)
+        partition.when_committed(Offset(3), call)
+    partition.flushed(Offset(1), partition.appended_bytes)
+    assert (outcomes, watcher.count) == ([], 1), "offsets are told in order"
+    partition.flushed(Offset(3), partition.appended_bytes)
+    assert (outcomes, watcher.count) == ([ErrorCode.NONE] * 2, 2)
+    for call in (fail, outcomes.append):
+        partition.when_committed(Offset(4), call)
+    partition.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert (outcomes[2:], watcher.count) == ([ErrorCode.KAFKA_STORAGE_ERROR], 3)
+    assert "a mistake of one" in caplog.text
 
 
 def test_what_a_crash_left_unflushed_is_flushed_before_it_is_shown(
     make: Callable[..., Partition], files: UnsyncedFileSystem, tmp_path: Path
 ) -> None:
-    killed = make(on_dirty=lambda _: None)
+    killed = make(on_dirty=lambda _, __: None)
     produce(killed, 3)
     # Opened again without a close: what a killed process leaves behind.
     dirty: list[Partition] = []
     log = PartitionLog.open(files, str(tmp_path / "t-0"), killed.settings.log, RealClock())
-    found = Partition(killed.id, killed.topic_id, log, killed.settings, on_dirty=dirty.append)
+    found = Partition(
+        killed.id,
+        killed.topic_id,
+        log,
+        killed.settings,
+        on_dirty=lambda each, _: dirty.append(each),
+    )
     assert log.log_end_offset == 3
     assert (found.high_watermark, dirty) == (0, [found])
     found.flushed(log.flush(), 0)
@@ -94,7 +152,7 @@ def test_what_a_crash_left_unflushed_is_flushed_before_it_is_shown(
 
 
 def test_the_high_watermark_never_moves_back(make: Callable[..., Partition]) -> None:
-    partition = make(on_dirty=lambda _: None)
+    partition = make(on_dirty=lambda _, __: None)
     produce(partition, 3)
     partition.flushed(Offset(3), partition.appended_bytes)
     partition.flushed(Offset(1), 0)
@@ -104,7 +162,7 @@ def test_the_high_watermark_never_moves_back(make: Callable[..., Partition]) -> 
 def test_waiters_are_called_in_order_once_their_offset_is_committed(
     make: Callable[..., Partition],
 ) -> None:
-    partition = make(on_dirty=lambda _: None)
+    partition = make(on_dirty=lambda _, __: None)
     produce(partition, 3)
     called: list[tuple[int, ErrorCode]] = []
 
@@ -120,7 +178,7 @@ def test_waiters_are_called_in_order_once_their_offset_is_committed(
 
 
 def test_waiters_learn_that_the_disk_failed(make: Callable[..., Partition]) -> None:
-    partition = make(on_dirty=lambda _: None)
+    partition = make(on_dirty=lambda _, __: None)
     produce(partition)
     outcome: list[ErrorCode] = []
     partition.when_committed(Offset(1), outcome.append)
@@ -144,7 +202,7 @@ def test_watchers_are_told_of_more_and_of_the_end(make: Callable[..., Partition]
 def test_visible_bytes_count_what_waiting_fetches_could_get(
     make: Callable[..., Partition],
 ) -> None:
-    partition = make(on_dirty=lambda _: None)
+    partition = make(on_dirty=lambda _, __: None)
     produce(partition, 2)
     first = partition.appended_bytes
     produce(partition, 5)
@@ -194,7 +252,7 @@ def test_a_client_with_no_or_the_right_epoch_is_served(
 
 
 def test_only_committed_records_can_be_deleted(make: Callable[..., Partition]) -> None:
-    partition = make(on_dirty=lambda _: None)
+    partition = make(on_dirty=lambda _, __: None)
     produce(partition, 5)
     partition.flushed(Offset(3), 0)
     with pytest.raises(OffsetOutOfRange):
@@ -214,8 +272,10 @@ def test_append_time_replaces_the_producers_timestamp(make: Callable[..., Partit
     assert found[:2] == (0, NOW_MS)
 
 
-def test_whoever_waits_for_the_disk_hears_that_it_failed(make: Callable[..., Partition]) -> None:
-    partition = make(on_dirty=lambda _: None)
+async def test_whoever_waits_for_the_disk_hears_that_it_failed(
+    make: Callable[..., Partition],
+) -> None:
+    partition = make(on_dirty=lambda _, __: None)
     produce(partition, 1, acks=1)
     called: list[bool] = []
     when_settled(unsettled([partition]), lambda: called.append(True))

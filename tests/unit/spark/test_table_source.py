@@ -85,7 +85,7 @@ def test_what_cannot_be_read_is_told(options: dict[str, str], said: str) -> None
 
 
 def test_a_table_is_no_stream() -> None:
-    with pytest.raises(InvalidConfig, match="a Delta table is read as a batch, by spark.read"):
+    with pytest.raises(InvalidConfig, match=r"a Delta table is read as a batch, by spark\.read"):
         HeadraceFormat({"path": "/a"}).streamReader(StructType())
 
 

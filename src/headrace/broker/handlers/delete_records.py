@@ -63,7 +63,7 @@ async def _settle(ctx: RequestContext, request: DeleteRecordsRequest) -> None:
     )
     if waiting:
         settled = asyncio.Event()
-        when_settled(waiting, settled.set)
+        when_settled(waiting, settled.set, ctx.connection)
         await settled.wait()
 
 

@@ -20,12 +20,15 @@ from headrace.protocol.messages.fetch import (
     PartitionData,
 )
 from headrace.replication.partition import Partition
+from headrace.replication.settling import unsettled
 from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 
 logger = logging.getLogger(__name__)
 
 TOPIC_IDS_SINCE = 13
 READ_COMMITTED = 1
+# How long a fetch that does not want to wait waits for a flush all the same.
+FLUSH_WAIT_MS_MAX = 1_000
 
 # Refused before the log was asked: Kafka then lists no aborted transactions, instead of null.
 _NEVER_LOOKED_AT = frozenset(
@@ -48,14 +51,16 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
         ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     plan = _plan(ctx, request)
     result = _read(ctx, request, plan)
-    if (
-        result.size >= request.min_bytes
-        or result.failed
-        or request.max_wait_ms <= 0
-        or not plan.partitions
-    ):
+    wait_ms, wanted_bytes = request.max_wait_ms, request.min_bytes - result.size
+    if wanted_bytes <= 0 or wait_ms <= 0:
+        if result.size or not unsettled(result.partitions):
+            return _answer(plan, result)
+        # Nothing is found now, but something is written: a broker whose high watermark does not
+        # wait for a disk would have shown it.
+        wait_ms, wanted_bytes = FLUSH_WAIT_MS_MAX, 1
+    if result.failed or not plan.partitions:
         return _answer(plan, result)
-    WaitingFetch(ctx, request, plan, result).start()
+    WaitingFetch(ctx, request, plan, result, wanted_bytes).start(wait_ms)
     return None
 
 
@@ -122,6 +127,9 @@ def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
             # smaller than a batch must still get on (KIP-74).
             found, end = _read_partition(partition, wanted, data, left, read_committed, size == 0)
             partitions.append(partition)
+            if max(end, wanted.fetch_offset) >= partition.high_watermark:
+                # Who has read so far comes back for what is written but not yet flushed.
+                partition.request_flush(ctx.connection)
         except HeadraceError as error:
             data.error_code = error.code
             if error.code in _NEVER_LOOKED_AT:
@@ -239,20 +247,25 @@ class WaitingFetch:
     )
 
     def __init__(
-        self, ctx: RequestContext, request: FetchRequest, plan: Plan, result: ReadResult
+        self,
+        ctx: RequestContext,
+        request: FetchRequest,
+        plan: Plan,
+        result: ReadResult,
+        wanted_bytes: int,
     ) -> None:
         self._ctx = ctx
         self._request = request
         self._plan = plan
         self._partitions = result.partitions
-        self._wanted_bytes = request.min_bytes - result.size
+        self._wanted_bytes = wanted_bytes
         self._marks = sum(partition.visible_bytes for partition in result.partitions)
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
 
-    def start(self) -> None:
+    def start(self, wait_ms: int) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._finish)
+        self._timer = loop.call_later(wait_ms / 1000, self._finish)
         for partition in self._partitions:
             partition.watch(self)
         self._ctx.connection.waiting[self] = None

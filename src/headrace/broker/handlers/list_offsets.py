@@ -39,7 +39,7 @@ def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffset
     )
     if not waiting:
         return _answer_all(ctx, request)
-    when_settled(waiting, lambda: ctx.reply(_answer_all(ctx, request)))
+    when_settled(waiting, lambda: ctx.reply(_answer_all(ctx, request)), ctx.connection)
     return None
 
 

@@ -288,7 +288,7 @@ class WaitingProduce:
             if not self._missing:
                 self._finish()
 
-        partition.when_committed(end, committed)
+        partition.when_committed(end, committed, self._ctx.connection)
 
     def start(self, response: ProduceResponse, timeout_seconds: float) -> None:
         self._response = response
