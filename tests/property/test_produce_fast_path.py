@@ -33,7 +33,7 @@ from headrace.protocol.records.encode import encode_batch
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
 
-STEPS = 200
+STEPS = 400
 TOPICS = ("a", "b")
 
 
@@ -81,13 +81,13 @@ class Script:
 
     def _new_request(self) -> tuple[ProduceRequest, int]:
         random = self._random
-        data = PartitionProduceData(index=random.choice((0, 0, 0, 1, 7)), records=None)
+        data = PartitionProduceData(index=random.choice((0, 0, 0, 0, 1, 7)), records=None)
         topic = TopicProduceData(
             name=random.choice((*TOPICS, *TOPICS, "nowhere")), partition_data=[data]
         )
         request = ProduceRequest(
-            transactional_id=random.choice((None, None, None, "t")),
-            acks=random.choice((1, -1, 1, -1, 2, -2, 32767)),
+            transactional_id=random.choice((None,) * 7 + ("t",)),
+            acks=random.choice((1, -1) * 4 + (2, -2, 32767)),
             timeout_ms=5_000,
             topic_data=[topic],
         )
