@@ -140,8 +140,7 @@ class Controller:
         replies, records = self._decide()
         try:
             if records:
-                await self._executor.run(partial(self._log.append, records))
-                await self._flush()
+                await self._write(records)
         except Exception as error:
             self._fail(error, replies)
             return
@@ -161,16 +160,28 @@ class Controller:
         if records:
             await self._maybe_take_snapshot()
 
-    async def _flush(self) -> None:
-        """The records are in the log and will be there after a restart, so a flush that could not
-        be tried is tried until it is: to refuse the commands would be a lie."""
-        while True:
-            try:
-                await self._executor.run(self._log.flush)
-                return
-            except StorageUnavailable as error:
-                logger.warning("flush of the metadata log put off: error=%s", error)
-                await asyncio.sleep(FLUSH_RETRY_SECONDS)
+    async def _write(self, records: list[MetadataRecord]) -> None:
+        """In a worker, since thousands of records take their time to be encoded.
+
+        A flush that could not be tried is tried until it is: the records are in the log and will
+        be there after a restart, so to refuse the commands would be a lie.
+        """
+        put_off = await self._executor.run(partial(self._append_and_flush, records))
+        while put_off is not None:
+            logger.warning("flush of the metadata log put off: error=%s", put_off)
+            await asyncio.sleep(FLUSH_RETRY_SECONDS)
+            put_off = await self._executor.run(self._flush)
+
+    def _append_and_flush(self, records: list[MetadataRecord]) -> StorageUnavailable | None:
+        self._log.append(records)
+        return self._flush()
+
+    def _flush(self) -> StorageUnavailable | None:
+        try:
+            self._log.flush()
+        except StorageUnavailable as error:
+            return error
+        return None
 
     def _decide(self) -> tuple[list[asyncio.Future[Any]], list[MetadataRecord]]:
         replies: list[asyncio.Future[Any]] = []

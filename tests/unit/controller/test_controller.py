@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from headrace.controller import controller
 from headrace.controller.commands import (
     AllocateProducerIds,
     BumpLeaderEpochs,
@@ -18,7 +19,7 @@ from headrace.controller.commands import (
     UnfenceBroker,
 )
 from headrace.controller.image import Delta, Image
-from headrace.core.errors import ApiError, ErrorCode, StorageError
+from headrace.core.errors import ApiError, ErrorCode, StorageError, StorageUnavailable
 from headrace.core.ids import NodeId
 from tests.simulation.disk import Fault, SimulatedFileSystem
 from tests.support.metadata import METADATA, NODE, MetadataNode
@@ -223,6 +224,27 @@ async def test_everything_queued_behind_a_failed_flush_fails_with_it() -> None:
     assert all(isinstance(failure, StorageError) for failure in failures)
     assert held.calls == 1
     await node.controller.stop()
+
+
+async def test_a_flush_that_could_not_be_tried_is_tried_again_before_the_reply(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(controller, "FLUSH_RETRY_SECONDS", 0)
+    node = await MetadataNode(SimulatedFileSystem()).join()
+    flush = node.controller._log.flush
+    outcomes = [StorageUnavailable("too many open files") for _ in range(2)]
+
+    def put_off() -> None:
+        assert "t" not in node.image.topics
+        if outcomes:
+            raise outcomes.pop()
+        flush()
+
+    monkeypatch.setattr(node.controller._log, "flush", put_off)
+    (answer,) = await node.controller.submit(create("t"))
+    assert answer.error is ErrorCode.NONE
+    assert not outcomes
+    await node.stop()
 
 
 class BrokenExecutor:

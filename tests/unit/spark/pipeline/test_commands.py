@@ -43,7 +43,7 @@ def test_without_spark_it_says_what_to_install(
     assert exit_code(command, "clicks.yaml") == 1
     said = capsys.readouterr().err
     assert "pipelines need the package pyspark" in said
-    assert "hint: pip install 'headrace[spark]'" in said
+    assert "hint: pip install '.[spark]'" in said
 
 
 @pytest.mark.parametrize("command", ["run", "backfill"])
