@@ -19,4 +19,4 @@ def call_each(
         try:
             call(owner)
         except Exception:
-            logger.exception("%s failed, the others go on", what)
+            logger.exception("a call failed, the others go on: of=%s", what)

@@ -102,8 +102,8 @@ def test_a_wrong_option_reaches_the_user_with_what_is_allowed(
         load(spark, to(subscribe="t", startingOffset="earliest"))
 
 
-def test_a_path_is_refused_since_topics_are_options(spark: SparkSession, to: Options) -> None:
-    with pytest.raises(PySparkException, match="unknown option 'path'"):
+def test_a_path_is_that_of_a_table_and_goes_with_no_topic(spark: SparkSession, to: Options) -> None:
+    with pytest.raises(PySparkException, match="has no meaning for a table: leave it out"):
         spark.read.format("headrace").options(**to(subscribe="t")).load("somewhere")
 
 
