@@ -16,7 +16,7 @@ import pytest
 
 from headrace.broker.connection import Answer, Connection
 from headrace.core.errors import StorageError
-from headrace.core.files import Buffer
+from headrace.core.files import Buffer, FileRange
 from headrace.core.ids import Offset
 from headrace.log.partition_log import AppendInfo, PartitionLog
 from headrace.log.producer_state import ProducerStates
@@ -30,6 +30,7 @@ from headrace.replication.partition import Partition
 from headrace.testing import Broker
 from tests.faults.dump import METADATA
 from tests.faults.kill_run import KillRun
+from tests.support.files import BytesFile
 
 Break = Callable[[pytest.MonkeyPatch], None]
 Batches = Sequence[tuple[int, BatchHeader]]
@@ -185,19 +186,20 @@ def skip_batches_on_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
 def _change_some_reads(
     monkeypatch: pytest.MonkeyPatch, change: Callable[[bytearray], None]
 ) -> None:
-    sound, numbers = PartitionLog.read_stretch, itertools.count(1)
+    sound, numbers = PartitionLog.find, itertools.count(1)
 
-    def read(self: PartitionLog, start: Offset, *arguments: Any, **named: Any) -> Stretch:
-        data, end = sound(self, start, *arguments, **named)
+    def find(self: PartitionLog, start: Offset, *arguments: Any, **named: Any) -> Stretch:
+        found, end = sound(self, start, *arguments, **named)
+        data = b"" if found is None else found.read()
         size = 12 + unpack_from(">i", data, 8)[0] if data else 0
         if size == len(data) or METADATA in self.directory or next(numbers) % 3:
-            return data, end
+            return found, end
         first = bytearray(data[:size])
-        rest = bytes(data[len(first) :])
         change(first)
-        return bytes(first) + rest, end
+        changed = BytesFile(bytes(first) + data[size:])
+        return FileRange(changed, 0, changed.size()), end
 
-    monkeypatch.setattr(PartitionLog, "read_stretch", read)
+    monkeypatch.setattr(PartitionLog, "find", find)
 
 
 def test_a_sound_broker_under_the_same_troubles_breaks_nothing(

@@ -47,7 +47,7 @@ class FailingCalls:
 def calls(monkeypatch: pytest.MonkeyPatch) -> FailingCalls:
     failing = FailingCalls()
     sync, pread, pwritev = descriptor_io.sync_data, descriptor_io.pread, descriptor_io.pwritev
-    ftruncate = os.ftruncate
+    ftruncate, read_at_once = os.ftruncate, descriptor_io.read_at_once
 
     def failing_sync(descriptor: int) -> None:
         failing.check("sync", descriptor)
@@ -56,6 +56,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> FailingCalls:
     def failing_read(descriptor: int, size: int, position: int) -> bytes:
         failing.check("read", descriptor)
         return pread(descriptor, size, position)
+
+    def failing_read_at_once(descriptor: int, position: int, buffer: bytearray | memoryview) -> int:
+        failing.check("read", descriptor)
+        return read_at_once(descriptor, position, buffer)
 
     def failing_write(descriptor: int, buffers: Sequence[Buffer], position: int) -> int:
         failing.check("write", descriptor)
@@ -72,6 +76,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> FailingCalls:
 
     monkeypatch.setattr(descriptor_io, "sync_data", failing_sync)
     monkeypatch.setattr(descriptor_io, "pread", failing_read)
+    monkeypatch.setattr(descriptor_io, "read_at_once", failing_read_at_once)
     monkeypatch.setattr(descriptor_io, "pwritev", failing_write)
     monkeypatch.setattr(os, "ftruncate", failing_truncate)
     return failing
@@ -189,6 +194,22 @@ def test_a_failed_read_is_told_for_its_partition_and_passes(
         assert wire.find("ill", 0).error_code in (FAILED, ErrorCode.NONE)
         calls.rules.clear()
         assert len(wire.records("ill")) == 3
+
+
+def test_a_failed_read_of_a_long_answer_costs_one_connection_and_is_then_told(
+    broker: Broker, calls: FailingCalls
+) -> None:
+    """The head of the answer has left when its records are read; the next one is read first."""
+    with Wire(broker.port) as wire:
+        assert wire.produce("ill", Batch([(None, bytes(500_000))]).encode()).base_offset == 3
+        calls.rules["read"] = DATA
+        with pytest.raises((EOFError, ConnectionResetError)):
+            wire.fetch("ill", 3)
+    with Wire(broker.port) as wire:
+        assert wire.fetch("ill", 3).error_code == FAILED
+        assert wire.fetch("well", 0).error_code == ErrorCode.NONE
+        calls.rules.clear()
+        assert len(wire.records("ill", 3)) == 1
 
 
 def test_a_failed_sync_of_the_metadata_refuses_changes_and_serves_data(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.protocol.api_keys import APIS, request_class, response_class
-from headrace.protocol.frames import encode_request, encode_response_parts
+from headrace.protocol.frames import encode_request, encode_response
 from headrace.protocol.message import Message
 from tests.support.codec_arbiter import ask, assert_agrees, java_name, stored_messages
 from tests.support.groups import required
@@ -110,7 +110,7 @@ def test_the_headers_of_every_version_are_those_of_apache(kafka_tools: KafkaTool
         request = maker.message(request_class(key), version)
         response = maker.message(response_class(key), version)
         framed = encode_request(request, version, 7, "me")
-        answered = b"".join(encode_response_parts(response, version, 7))
+        answered = encode_response(response, version, 7)
         # Headers are: key, version, correlation, client id (2 + 2) and a tag count from v2 on;
         # correlation and a tag count from v1 on.
         request_header = len(framed) - 4 - len(request.encode(version)) - 11

@@ -181,6 +181,20 @@ def test_trap_18_wrong_sessions_and_epochs_have_their_own_errors(peer: Peer) -> 
     assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     by_id = fetch(peer, 13, topic, topic_id, session=(session, 1))
     assert by_id.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    # Also with nothing to say: a Java consumer whose topics have their ids by now does this.
+    idle = fetch(peer, 18, topic, topic_id, partitions={}, session=(session, 1))
+    assert (idle.error_code, idle.responses) == (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, [])
+
+
+def test_trap_18_a_session_is_told_of_a_topic_that_is_gone_by_the_name_it_knows(
+    peer: Peer,
+) -> None:
+    topic = fresh("gone")
+    topic_id = peer.create(topic)
+    session = fetch(peer, 13, topic, topic_id, session=(0, 0)).session_id
+    peer.delete(topic)
+    answer = fetch(peer, 13, topic, topic_id, partitions={}, session=(session, 1))
+    assert first(answer).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_trap_18_the_cache_of_sessions_is_bounded(make_broker: BrokerMaker) -> None:

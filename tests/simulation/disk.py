@@ -61,6 +61,7 @@ class Faults:
 
     rules: list[Fault] = field(default_factory=list)
     capacity_bytes: int = 1 << 40
+    reads_wait: bool = False  # nothing is in memory: every read has to wait for the disk
     lies_below: str | None = None  # syncs of paths that begin so do nothing
     skipped_sync_sites: set[str] = field(default_factory=set)
 
@@ -80,6 +81,7 @@ class SimulatedFile:
         self._inode = inode
         self.gone = False
         self._sync_failed = False
+        self.read_failed = False
 
     def size(self) -> int:
         return len(self._used().visible)
@@ -96,8 +98,19 @@ class SimulatedFile:
 
     def read(self, position: int, size: int) -> bytes:
         inode = self._used()
-        self._disk.faults.check("read", self.path)
+        try:
+            self._disk.faults.check("read", self.path)
+        except OSError:
+            self.read_failed = True
+            raise
         return bytes(inode.visible[position : position + size])
+
+    def read_at_once(self, position: int, buffer: bytearray | memoryview) -> int:
+        if self._disk.faults.reads_wait:
+            return 0
+        data = self.read(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
     def truncate(self, size: int) -> None:
         inode = self._used()

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import Any, NamedTuple, TypeVar, cast
 
 from headrace.protocol.api_keys import request_class
-from headrace.protocol.frames import RequestHeader, decode_request_header, encode_response_parts
+from headrace.protocol.frames import RequestHeader, decode_request_header, encode_response
 from headrace.protocol.message import Message
 from headrace.protocol.messages.api_versions import (
     ApiVersion,
@@ -149,6 +149,4 @@ class _Peer(asyncio.Protocol):
             self._send(answer, header)
 
     def _send(self, answer: Message, header: RequestHeader) -> None:
-        self._transport.writelines(
-            encode_response_parts(answer, header.api_version, header.correlation_id)
-        )
+        self._transport.write(encode_response(answer, header.api_version, header.correlation_id))

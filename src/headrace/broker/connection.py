@@ -2,7 +2,7 @@
 
 Requests start in arrival order and may finish in any order; each takes a place in the queue
 of answers, and answers leave from its head. What a client can make us hold is bounded: while
-too many requests are unanswered, or too many answer bytes unread, we stop reading from it.
+too many requests are unanswered, or answers unread, we stop reading from it.
 """
 
 import asyncio
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from headrace.broker.pacing import Pace
 from headrace.broker.receive_buffer import ReceiveBuffer
+from headrace.broker.sender import TRANSPORT_BYTES, Sender
 from headrace.core.errors import HeadraceError
-from headrace.core.files import Buffer
+from headrace.core.files import Part
 from headrace.core.shared_calls import call_each
 from headrace.security.principal import ANONYMOUS, Principal
 
@@ -30,8 +31,8 @@ logger = logging.getLogger(__name__)
 # Requests of one connection that may be under way at once. Clients that pipeline without end
 # (librdkafka's default is a million) are simply not read from until answers have left.
 UNANSWERED_MAX = 256
-# Unsent answer bytes above which a connection is not read from.
-UNSENT_BYTES_MAX = 1024 * 1024
+# Bytes of complete answers behind one that is not, above which a connection is not read from.
+HELD_BYTES_MAX = 1024 * 1024
 # Long polls of one connection; each may turn into an answer of `fetch.max.bytes`.
 WAITING_MAX = 8
 
@@ -48,7 +49,7 @@ class Answer:
     __slots__ = ("held_bytes", "parts")
 
     def __init__(self) -> None:
-        self.parts: Sequence[Buffer] | None = None
+        self.parts: Sequence[Part] | None = None
         # Counted while a complete answer waits for another before it.
         self.held_bytes = 0
 
@@ -64,10 +65,10 @@ class Connection(asyncio.BufferedProtocol):
         self._received = ReceiveBuffer(dispatcher.frame_bytes_max)
         self._answers: deque[Answer] = deque()
         # Answers that were known while their frames were served, before all in the queue.
-        self._ready: list[Buffer] = []
+        self._ready: list[Part] = []
         self._transport: asyncio.Transport | None = None
+        self._sender: Sender | None = None
         self._in_frames = False
-        self._reader_is_slow = False
         self._reading_paused = False
         self._frames_waiting = False
         # While a request is under way whose effect the next ones must see.
@@ -89,7 +90,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        self._transport.set_write_buffer_limits(high=TRANSPORT_BYTES)
+        self._sender = Sender(
+            self._transport,
+            self.listener.send_memory,
+            moved=self.regulate_reading,
+            failed=self._send_failed,
+        )
         peer = transport.get_extra_info("peername")
         self.client_host = f"/{peer[0]}" if peer else "/local"
         local = transport.get_extra_info("sockname")
@@ -108,11 +115,15 @@ class Connection(asyncio.BufferedProtocol):
         self._serve()
 
     def pause_writing(self) -> None:
-        self._reader_is_slow = True
+        if self._sender is not None:
+            self._sender.pause()
         self.regulate_reading()
 
     def resume_writing(self) -> None:
-        self._reader_is_slow = False
+        # Who reads a long answer slowly is not silent.
+        self.talked = True
+        if self._sender is not None:
+            self._sender.resume()
         self.regulate_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -121,6 +132,8 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = True
         self._answers.clear()
         self._held_bytes = 0
+        if self._sender is not None:
+            self._sender.drop()
         call_each(logger, "a waiting request", tuple(self.waiting), methodcaller("cancel"))
         self.listener.forget(self)
 
@@ -140,13 +153,13 @@ class Connection(asyncio.BufferedProtocol):
         return self._reading_paused
 
     def close(self) -> None:
-        if self._transport is not None and not self.closed:
+        if self._sender is not None and not self.closed:
             self.closed = True
-            self._transport.close()
+            self._sender.close()
 
     def close_idle(self) -> None:
         """Close a silent connection; one that does not even read its answers is cut off."""
-        if self._transport is not None and self._transport.get_write_buffer_size():
+        if self._sender is not None and self._sender.is_behind:
             self.abort()
         else:
             self.close()
@@ -162,7 +175,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answers.append(answer)
         return answer
 
-    def complete(self, answer: Answer, parts: Sequence[Buffer]) -> None:
+    def complete(self, answer: Answer, parts: Sequence[Part]) -> None:
         """Fill a place; whatever is ready at the head of the queue leaves now.
 
         While frames are being served the answers collect and leave together at the end.
@@ -177,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._in_frames:
             self._send_ready()
 
-    def answer_at_once(self, data: Buffer) -> None:
+    def answer_at_once(self, data: bytes) -> None:
         """The answer to the frame that is being served; it leaves with those of the others."""
         if self._answers:
             self.complete(self.answer_later(), (data,))
@@ -247,13 +260,18 @@ class Connection(asyncio.BufferedProtocol):
             out.extend(answer.parts)
             self._held_bytes -= answer.held_bytes
             answers.popleft()
-        if out and self._transport is not None and not self.closed:
-            if len(out) == 1:
-                self._transport.write(out[0])
-            else:
-                self._transport.writelines(out)
-        if answers or self._reading_paused or self._reader_is_slow or self._frames_waiting:
+        if out and self._sender is not None and not self.closed:
+            self._sender.send(out)
+        if answers or self._reading_paused or self._frames_waiting:
             self.regulate_reading()
+
+    def _send_failed(self, error: Exception) -> None:
+        logger.warning(
+            "closing connection, its answer cannot be sent: client=%s error=%s",
+            self.client_host,
+            error,
+        )
+        self.abort()
 
     def regulate_reading(self) -> None:
         """Stop or go on reading, as the bounds say."""
@@ -272,17 +290,17 @@ class Connection(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._serve_after_pause)
 
     def _must_wait(self) -> bool:
-        if self._held_bytes >= UNSENT_BYTES_MAX:
+        if self._held_bytes >= HELD_BYTES_MAX:
             self._send_ready()
         return self._is_crowded()
 
     def _is_crowded(self) -> bool:
         return (
             self._holding
-            or self._reader_is_slow
+            or (self._sender is not None and self._sender.is_slow)
             or len(self._answers) >= UNANSWERED_MAX
             or len(self.waiting) >= WAITING_MAX
-            or self._held_bytes >= UNSENT_BYTES_MAX
+            or self._held_bytes >= HELD_BYTES_MAX
             or not self.listener.is_open
         )
 

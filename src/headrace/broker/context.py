@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.core.errors import ApiError, ErrorCode
-from headrace.core.files import Buffer
+from headrace.core.files import Part
 from headrace.protocol.frames import encode_response_parts
 from headrace.security.authorizer import Action, Authorizer, Operation, ResourceType
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.replication.replicas import Replicas
     from headrace.security.principal import Principal
 
-NO_ANSWER: Sequence[Buffer] = ()
+NO_ANSWER: Sequence[Part] = ()
 
 _DENIED = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -119,7 +119,7 @@ class Caller(Protocol):
     @property
     def listener(self) -> Named: ...
 
-    def complete(self, answer: "Answer", parts: Sequence[Buffer]) -> None: ...
+    def complete(self, answer: "Answer", parts: Sequence[Part]) -> None: ...
 
     def hold(self) -> None: ...
 
@@ -179,7 +179,7 @@ class RequestContext:
     def reply(self, response: "Message | None") -> None:
         """Answer, once; None means that no answer is owed."""
         try:
-            parts: Sequence[Buffer] = (
+            parts: Sequence[Part] = (
                 NO_ANSWER
                 if response is None
                 else encode_response_parts(response, self._version, self.header.correlation_id)

@@ -149,7 +149,8 @@ class FetchSessions:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
             raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.uses_topic_ids != uses_topic_ids and (wanted or forgotten):
+        # Also of a request that names nothing: the keys it would go on with are not its own.
+        if session.uses_topic_ids != uses_topic_ids:
             raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         for partition in wanted:
             known = session.partitions.get(partition.key)

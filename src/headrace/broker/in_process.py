@@ -12,8 +12,9 @@ does not have, and parts what the two sides hold.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Coroutine
 from operator import methodcaller
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from headrace.broker.connection import Answer as Place
 from headrace.broker.connection import Waiting
@@ -32,11 +33,12 @@ from headrace.client.core.failures import (
 )
 from headrace.client.core.flows import Ask
 from headrace.client.core.settings import ClientSettings
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.core.files import FileRange
 from headrace.core.shared_calls import call_each
 from headrace.protocol.frames import RequestHeader
 from headrace.protocol.message import Message
-from headrace.protocol.messages.fetch import FetchRequest, FetchResponse
+from headrace.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from headrace.protocol.messages.produce import ProduceRequest, ProduceResponse
 from headrace.security.principal import ANONYMOUS, Principal
 
@@ -86,6 +88,25 @@ class InProcessContext(RequestContext):
         self.deadline = 0.0
 
     def reply(self, response: Message | None) -> None:
+        left_in_files = _left_in_files(response)
+        if left_in_files:
+            self._link.start(self._read(left_in_files, response))
+        else:
+            self._answer_with(response)
+
+    async def _read(self, left_in_files: list[PartitionData], response: Message | None) -> None:
+        """Nobody sends these records: they are wanted now, away from the loop."""
+        for data in left_in_files:
+            try:
+                data.records = await self.services.record_work.in_worker(
+                    cast(FileRange, data.records).read
+                )
+            except OSError as error:
+                logger.warning("cannot read records: error=%s", error)
+                data.error_code, data.records = ErrorCode.KAFKA_STORAGE_ERROR, b""
+        self._answer_with(response)
+
+    def _answer_with(self, response: Message | None) -> None:
         self._link.answered(self)
         if not self.future.done():
             try:
@@ -226,7 +247,11 @@ class InProcessLink:
             else:
                 context.reply(response)
 
-        task = self._loop.create_task(run())
+        self.start(run())
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run it beside the others; a link that closes waits for it."""
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -287,6 +312,17 @@ def _handler(ask: Ask) -> tuple[Handler, int]:
             f"{route.highest_version}; this call needs at least {ask.version_min}"
         )
     return handler, version
+
+
+def _left_in_files(response: Message | None) -> list[PartitionData]:
+    if not isinstance(response, FetchResponse):
+        return []
+    return [
+        data
+        for topic in response.responses
+        for data in topic.partitions
+        if isinstance(data.records, FileRange)
+    ]
 
 
 def _as_sent(message: Message, version: int) -> Message:

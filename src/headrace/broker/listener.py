@@ -9,6 +9,7 @@ from math import inf
 
 from headrace.broker.connection import Connection
 from headrace.broker.dispatch import Dispatcher
+from headrace.broker.sender import SendMemory
 from headrace.core.keys.server import ServerKeys
 from headrace.core.shared_calls import call_each
 
@@ -64,11 +65,13 @@ class Listener:
         dispatcher: Dispatcher,
         count: ConnectionCount,
         *,
+        send_memory: SendMemory,
         now: Callable[[], float],
         idle_seconds_max: float | None,
     ) -> None:
         """`idle_seconds_max`: how long a connection may be silent; None: for ever."""
         self.name = name
+        self.send_memory = send_memory
         self.now = now
         self._dispatcher = dispatcher
         self._count = count

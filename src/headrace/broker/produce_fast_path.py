@@ -16,7 +16,7 @@ from headrace.broker.handlers.produce import ACKS_ALL, admit, explain
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import Offset
 from headrace.protocol.api_keys import FLEXIBLE_FROM, ApiKey
-from headrace.protocol.frames import RequestHeader, encode_response_parts
+from headrace.protocol.frames import RequestHeader, encode_response, encode_response_parts
 from headrace.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -317,7 +317,7 @@ def _answer_with_blanks(request: ProduceRequest, version: int) -> tuple[bytes, S
             )
         ]
     )
-    frame = b"".join(encode_response_parts(example, version, 0))
+    frame = encode_response(example, version, 0)
     with_start = version >= _LOG_START_SINCE
     blanks = Struct(">hqqq" if with_start else ">hqq")
     values = (0, _BASE_OFFSET, _APPEND_TIME, _LOG_START)

@@ -50,6 +50,18 @@ class File(Protocol):
         """Up to `size` bytes from `position`; short only at the end of the file."""
         ...
 
+    def read_at_once(self, position: int, buffer: bytearray | memoryview) -> int:
+        """Fill the buffer as far as that takes no waiting for the disk; how many bytes it got.
+
+        0 where the disk would have to be waited for, and at the end of the file.
+        """
+        ...
+
+    @property
+    def read_failed(self) -> bool:
+        """A read has failed before: nobody should promise bytes of this file unread."""
+        ...
+
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
@@ -57,6 +69,40 @@ class File(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class FileRange:
+    """Bytes of a file that stay there until they are wanted; what was taken is cut off its front.
+
+    They must not change meanwhile. The file may go: whoever reads then gets an `OSError`.
+    """
+
+    __slots__ = ("file", "position", "size")
+
+    def __init__(self, file: File, position: int, size: int) -> None:
+        self.file = file
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self) -> bytes:
+        """All of it, now."""
+        return self.file.read(self.position, self.size)
+
+    def read_at_once(self) -> bytearray | None:
+        """All of it if nothing has to be waited for."""
+        data = bytearray(self.size)
+        return data if self.file.read_at_once(self.position, data) == self.size else None
+
+    def skip(self, count: int) -> None:
+        self.position += count
+        self.size -= count
+
+
+# What an answer is made of.
+Part = Buffer | FileRange
 
 
 class DirectoryLock(Protocol):

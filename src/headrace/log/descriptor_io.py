@@ -73,6 +73,29 @@ def read_range(descriptor: int, position: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
+if hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT"):
+    # File systems that cannot tell whether a page is in memory.
+    _CANNOT_TELL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+
+    def read_at_once(descriptor: int, position: int, buffer: bytearray | memoryview) -> int:
+        """Fill the buffer with what is in the page cache; 0 if there is nothing of it."""
+        try:
+            return os.preadv(descriptor, (buffer,), position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if error.errno not in _CANNOT_TELL:
+                raise
+            return os.preadv(descriptor, (buffer,), position)
+else:
+
+    def read_at_once(descriptor: int, position: int, buffer: bytearray | memoryview) -> int:
+        """Fill the buffer; this platform cannot tell what is in memory."""
+        data = pread(descriptor, len(buffer), position)
+        buffer[: len(data)] = data
+        return len(data)
+
+
 def write_range(descriptor: int, position: int, buffers: Sequence[Buffer]) -> int:
     """Write all buffers from `position` on; return the position after the last byte."""
     if len(buffers) <= BUFFERS_PER_CALL_MAX:

@@ -267,18 +267,22 @@ class PartitionLog(ShapedLog):
 
     def read(
         self, start: Offset, max_bytes: int, end: Offset, *, at_least_one: bool = True
-    ) -> bytes | memoryview:
+    ) -> bytes:
         """Whole batches from the one that holds `start`, all below `end`.
 
         Empty if there is nothing yet, or, without `at_least_one`, if the first batch is larger
         than `max_bytes`.
         """
-        return self.read_stretch(start, max_bytes, end, at_least_one=at_least_one)[0]
+        found, _ = self.find(start, max_bytes, end, at_least_one=at_least_one)
+        if found is None:
+            return b""
+        try:
+            return found.read()
+        except OSError as error:
+            raise StorageError(f"cannot read {found.file.path}: {error}") from error
 
-    def read_stretch(
-        self, start: Offset, max_bytes: int, end: Offset, *, at_least_one: bool
-    ) -> Stretch:
-        """Like `read`, and the offset behind the last batch if there is one."""
+    def find(self, start: Offset, max_bytes: int, end: Offset, *, at_least_one: bool) -> Stretch:
+        """Where the bytes are that `read` would give, and the offset behind the last batch."""
         self._require_in_range(start)
         if start >= end or start == self.log_end_offset:
             return NOTHING
@@ -286,11 +290,11 @@ class PartitionLog(ShapedLog):
         segment = segments.active
         try:
             if start >= segment.base_offset:
-                return segment.read(start, max_bytes, end, at_least_one=at_least_one) or NOTHING
+                return segment.find(start, max_bytes, end, at_least_one=at_least_one) or NOTHING
             for segment in segments.at_or_after(start):
                 if segment.base_offset > start and start < self.log_start_offset:
                     break  # deleted since we looked
-                found = segment.read(start, max_bytes, end, at_least_one=at_least_one)
+                found = segment.find(start, max_bytes, end, at_least_one=at_least_one)
                 if found is not None:
                     return found
         except OSError as error:

@@ -51,6 +51,7 @@ class RealFile:
         "_recent",
         "_users",
         "path",
+        "read_failed",
     )
 
     def __init__(self, files: "RealFileSystem", path: str) -> None:
@@ -63,6 +64,7 @@ class RealFile:
         self._dirty = False
         self._closed = False
         self._failure: str | None = None
+        self.read_failed = False
 
     def size(self) -> int:
         descriptor = self._files._borrow(self)
@@ -100,6 +102,19 @@ class RealFile:
         descriptor = self._files._borrow(self)
         try:
             return descriptor_io.read_range(descriptor, position, size)
+        except OSError:
+            self.read_failed = True
+            raise
+        finally:
+            self._files._give_back(self)
+
+    def read_at_once(self, position: int, buffer: bytearray | memoryview) -> int:
+        descriptor = self._files._borrow(self)
+        try:
+            return descriptor_io.read_at_once(descriptor, position, buffer)
+        except OSError:
+            self.read_failed = True
+            raise
         finally:
             self._files._give_back(self)
 

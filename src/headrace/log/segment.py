@@ -2,31 +2,25 @@
 
 A lookup is a binary search in the sparse index and a short walk over batch headers. A reader
 that follows the writer asks for the offset at which its last read ended; those places are
-remembered, so such a read is one `pread`, with no lookup and no walk.
+remembered, so such a read takes no lookup and no walk.
 """
 
-from struct import Struct
 from typing import Final
 
-from headrace.core.files import FileSystem
+from headrace.core.errors import CorruptBatch
+from headrace.core.files import FileRange, FileSystem
 from headrace.core.ids import NO_EPOCH, LeaderEpoch, Offset
 from headrace.log.batch_scan import scan_headers
-from headrace.log.indexed_file import LAST, IndexedFile
-from headrace.protocol.records.header import HEADER_SIZE, LENGTH_OVERHEAD, parse_header
+from headrace.log.indexed_file import LAST, OFFSET, POSITION, IndexedFile
+from headrace.protocol.records.header import HEADER_SIZE, parse_header
 
 # How many places readers may be remembered at; beyond that the oldest are forgotten.
 _BOUNDARIES_MAX: Final = 32
 _FORGOTTEN_AT_ONCE: Final = 16
-# A cut inside what was read walks this many batches before it asks the index for a short cut.
-_WALK_MAX: Final = 64
-
-_base_and_length = Struct(">qi").unpack_from
-_offset_delta = Struct(">i").unpack_from
-_OFFSET_DELTA_AT: Final = 23
 
 # Whole batches, and the offset behind the last of them.
-Stretch = tuple[bytes | memoryview, int]
-NOTHING: Final[Stretch] = (b"", 0)
+Stretch = tuple[FileRange | None, int]
+NOTHING: Final[Stretch] = (None, 0)
 
 
 class Segment(IndexedFile):
@@ -74,10 +68,11 @@ class Segment(IndexedFile):
             boundaries = self._boundaries = dict(newest)
         boundaries[offset] = position
 
-    def read(self, start: int, max_bytes: int, end: int, *, at_least_one: bool) -> Stretch | None:
+    def find(self, start: int, max_bytes: int, end: int, *, at_least_one: bool) -> Stretch | None:
         """Whole batches from the one that holds `start`, all below `end`; None if none is left.
 
-        At most `max_bytes`, or one batch if `at_least_one` asks for it and it is larger.
+        At most `max_bytes`, or one batch if `at_least_one` asks for it and it is larger. The
+        batches themselves are not read.
         """
         next_offset, size = self._end
         boundaries = self._boundaries or {}
@@ -90,63 +85,45 @@ class Segment(IndexedFile):
             end, stop = next_offset, size
         else:
             stop = boundaries.get(end, -1)
-        if 0 < stop - position <= max_bytes:
-            data = self.file.read(position, stop - position)
-            self.remember(end, stop)
-            return data, end
-        return self._read_cut(position, max_bytes, end, size, at_least_one)
+        if not 0 < stop - position <= max_bytes:
+            stop, end = self._cut(position, max_bytes, end, size)
+            if stop == position:
+                if not at_least_one or position >= size:
+                    return NOTHING
+                header = parse_header(self.file.read(position, HEADER_SIZE))
+                if header.last_offset >= end:
+                    return NOTHING
+                stop, end = position + header.size, header.last_offset + 1
+        self.remember(end, stop)
+        return FileRange(self.file, position, stop - position), end
 
-    def _read_cut(
-        self, position: int, max_bytes: int, end: int, size: int, at_least_one: bool
-    ) -> Stretch | None:
-        """Read up to `max_bytes` and cut behind the last batch that is whole and below `end`."""
-        if position >= size:
-            return None
-        data = self.file.read(position, min(max(max_bytes, 0), size - position))
-        cut, next_offset = self._whole_batches(data, position, end)
-        if cut:
-            self.remember(next_offset, position + cut)
-            return data if cut == len(data) else memoryview(data)[:cut], next_offset
-        if not at_least_one:
-            return NOTHING
-        header = parse_header(self.file.read(position, HEADER_SIZE))
-        if header.last_offset >= end:
-            return NOTHING
-        self.remember(header.last_offset + 1, position + header.size)
-        return self.file.read(position, header.size), header.last_offset + 1
+    def _cut(self, position: int, max_bytes: int, end: int, size: int) -> tuple[int, int]:
+        """Where the last whole batch within `max_bytes` and below `end` ends, and the offset
+        behind it; `position` and `end` if there is no such batch."""
+        limit = min(position + max(max_bytes, 0), size)
+        found, next_offset = self._short_cut(position, limit, end)
+        if limit - found < HEADER_SIZE:
+            return found, next_offset
+        try:
+            for at, header in scan_headers(self.file, found, size):
+                after = at + header.size
+                if after > limit or header.last_offset >= end:
+                    break
+                found, next_offset = after, header.last_offset + 1
+        except CorruptBatch:
+            if found == position:
+                raise
+        return found, next_offset
 
-    def _whole_batches(self, data: bytes, position: int, end: int) -> tuple[int, int]:
-        """Where the last whole batch below `end` ends within `data`, and the offset after it."""
-        cut, next_offset = 0, self.base_offset
-        length = len(data)
-        walked = 0
-        while length - cut >= HEADER_SIZE:
-            base_offset, batch_length = _base_and_length(data, cut)
-            last_offset = base_offset + _offset_delta(data, cut + _OFFSET_DELTA_AT)[0]
-            after = cut + batch_length + LENGTH_OVERHEAD
-            if after > length or last_offset >= end or after <= cut:
-                break
-            cut, next_offset = after, Offset(last_offset + 1)
-            walked += 1
-            if walked == _WALK_MAX:
-                cut, next_offset = max((cut, next_offset), self._short_cut(data, position, end))
-        return cut, next_offset
-
-    def _short_cut(self, data: bytes, position: int, end: int) -> tuple[int, Offset]:
-        """Where, by the index, the last indexed batch within `data` and below `end` begins, and
-        its first offset."""
+    def _short_cut(self, position: int, limit: int, end: int) -> tuple[int, int]:
+        """Where, by the index, the last indexed batch begins that lies below `end` and begins
+        within `limit`, and its first offset; `position` and `end` if there is none."""
         index = self.offsets
-        number = min(
-            index.floor(position + len(data) - HEADER_SIZE, 1),
-            index.floor(end - 1 - self.base_offset, 0),
-        )
-        nowhere = (0, self.base_offset)
-        if number < 0:
-            return nowhere
-        relative, found = index.entry(number)
-        within = found - position
-        if not 0 < within <= len(data) - HEADER_SIZE:
-            return nowhere
-        header = parse_header(data, within)
-        fits = header.last_offset == self.base_offset + relative < end
-        return (within, Offset(header.base_offset)) if fits else nowhere
+        number = min(index.floor(limit, POSITION), index.floor(end - 1 - self.base_offset, OFFSET))
+        if number >= 0:
+            relative, found = index.entry(number)
+            if position < found <= self.size - HEADER_SIZE:
+                header = parse_header(self.file.read(found, HEADER_SIZE))
+                if header.last_offset == self.base_offset + relative < end:
+                    return found, header.base_offset
+        return position, end

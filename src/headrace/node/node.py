@@ -21,6 +21,7 @@ from headrace.broker.listener import ConnectionCount, Listener, look_seconds
 from headrace.broker.metering import RequestMeters
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.record_work import RecordWork
+from headrace.broker.sender import SendMemory
 from headrace.controller.commands import BumpLeaderEpochs, RegisterBroker, UnfenceBroker
 from headrace.controller.controller import Controller
 from headrace.controller.image import Delta, Endpoint, Image
@@ -260,9 +261,15 @@ class Node:
         )
         idle_ms = unless_negative(self._config.connections_max_idle_ms)
         idle_seconds = None if idle_ms is None else idle_ms / 1000
+        send_memory = SendMemory(self._executor)
         for settings in self._config.parsed_listeners():
             listener = Listener(
-                settings.name, dispatcher, count, now=loop.time, idle_seconds_max=idle_seconds
+                settings.name,
+                dispatcher,
+                count,
+                send_memory=send_memory,
+                now=loop.time,
+                idle_seconds_max=idle_seconds,
             )
             bound = await listen(
                 listener.connection,

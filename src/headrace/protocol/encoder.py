@@ -2,7 +2,7 @@
 
 The generated function appends small byte strings to `pieces`. Neighbouring fields of fixed
 size go through one `pack`. When the caller wants parts, a large `records` value closes the
-pieces before it and stands in `parts` by itself, uncopied.
+pieces before it and stands in `parts` by itself, uncopied; so does one that is still in a file.
 """
 
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from struct import pack
 from typing import Any
 
 from headrace.core.errors import UnencodableMessage
-from headrace.core.files import Buffer
+from headrace.core.files import Buffer, FileRange, Part
 from headrace.protocol.constructor import default_expression
 from headrace.protocol.fields import FIXED_FORMATS, Field
 from headrace.protocol.wire import SHORT_VARINTS, encode_varint
 
-Encoder = Callable[[Any, list[Buffer], list[Buffer] | None], None]
+Encoder = Callable[[Any, list[Buffer], list[Part] | None], None]
 
 # Below this a copy is cheaper than one more buffer in the list.
 RECORDS_APART_BYTES = 2048
@@ -50,6 +50,7 @@ class _EncoderWriter:
             "join": b"".join,
             "pack_items": _pack_items,
             "APART": RECORDS_APART_BYTES,
+            "FileRange": FileRange,
         }
 
     def compile(self, cls: Any) -> Encoder:
@@ -218,7 +219,7 @@ class _EncoderWriter:
             self.line(f"{self.out}({held})")
 
     def records(self, held: str) -> None:
-        self.line(f"if parts is None or len({held}) < APART:")
+        self.line(f"if parts is None or len({held}) < APART and type({held}) is not FileRange:")
         self.line(f"    {self.out}({held})")
         self.line("else:")
         self.line("    parts.append(join(pieces))")

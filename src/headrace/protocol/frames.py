@@ -8,10 +8,10 @@ Buffers given to the decoders start after the four length bytes.
 
 from struct import Struct as Format
 from struct import error as StructError  # noqa: N812
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar, cast
 
 from headrace.core.errors import MalformedMessage
-from headrace.core.files import Buffer
+from headrace.core.files import Buffer, Part
 from headrace.protocol.api_keys import FLEXIBLE_FROM, ApiKey
 from headrace.protocol.message import Message
 from headrace.protocol.wire import decode_varint, skip_tagged_fields
@@ -76,7 +76,8 @@ def encode_request_parts(
     header = _REQUEST_HEADER.pack(schema.api_key, version, correlation_id, length) + name
     if schema.is_flexible(version):
         header += b"\0"
-    parts = message.encode_parts(version)
+    # What a client sends lies in no file.
+    parts = cast(list[Buffer], message.encode_parts(version))
     size = len(header) + sum(map(len, parts))
     parts[0] = b"".join((_LENGTH.pack(size), header, parts[0]))
     return parts
@@ -89,17 +90,24 @@ def encode_request(
     return b"".join(encode_request_parts(message, version, correlation_id, client_id))
 
 
-def encode_response_parts(message: Message, version: int, correlation_id: int) -> list[Buffer]:
-    """A whole response frame in parts, with large record batches left uncopied."""
+def encode_response_parts(message: Message, version: int, correlation_id: int) -> list[Part]:
+    """A whole response frame in parts, with large record batches left where they are."""
     parts = message.encode_parts(version)
     size = 4 + (len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
     key = message.schema.api_key
     assert key is not None, "only responses have an API key"
     if version >= _TAGGED_RESPONSE_FROM.get(key, _NEVER):
-        parts[0] = _RESPONSE_PREFIX.pack(size + 1, correlation_id) + b"\0" + parts[0]
+        prefix = _RESPONSE_PREFIX.pack(size + 1, correlation_id) + b"\0"
     else:
-        parts[0] = _RESPONSE_PREFIX.pack(size, correlation_id) + parts[0]
+        prefix = _RESPONSE_PREFIX.pack(size, correlation_id)
+    # A message begins with bytes of its own, whatever it holds.
+    parts[0] = prefix + cast(Buffer, parts[0])
     return parts
+
+
+def encode_response(message: Message, version: int, correlation_id: int) -> bytes:
+    """A whole response frame, length included; of a message that has all its bytes."""
+    return b"".join(cast(list[Buffer], encode_response_parts(message, version, correlation_id)))
 
 
 def decode_response(cls: type[M], buffer: Buffer, version: int) -> tuple[int, M]:

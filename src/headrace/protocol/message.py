@@ -10,7 +10,7 @@ from struct import error as StructError  # noqa: N812
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 from headrace.core.errors import MalformedMessage, UnencodableMessage
-from headrace.core.files import Buffer
+from headrace.core.files import Buffer, Part
 from headrace.protocol import fields as wire_types
 from headrace.protocol.fields import Field
 
@@ -92,7 +92,7 @@ class Message(Struct):
 
     schema: ClassVar[Schema]
     _decoders: ClassVar[dict[int, Callable[[Buffer, int], tuple[Any, int]]]]
-    _encoders: ClassVar[dict[int, Callable[[Any, list[Buffer], list[Buffer] | None], None]]]
+    _encoders: ClassVar[dict[int, Callable[[Any, list[Buffer], list[Part] | None], None]]]
 
     @classmethod
     def decode(cls, buffer: Buffer, version: int, position: int = 0) -> Self:
@@ -125,16 +125,16 @@ class Message(Struct):
         self._encode_into(version, pieces, None)
         return b"".join(pieces)
 
-    def encode_parts(self, version: int) -> list[Buffer]:
+    def encode_parts(self, version: int) -> list[Part]:
         """The same bytes as `encode` in several buffers, with large records left where they are."""
         pieces: list[Buffer] = []
-        parts: list[Buffer] = []
+        parts: list[Part] = []
         self._encode_into(version, pieces, parts)
         if pieces or not parts:
             parts.append(b"".join(pieces))
         return parts
 
-    def _encode_into(self, version: int, pieces: list[Buffer], parts: list[Buffer] | None) -> None:
+    def _encode_into(self, version: int, pieces: list[Buffer], parts: list[Part] | None) -> None:
         encoder = self._encoders.get(version)
         if encoder is None:
             from headrace.protocol.encoder import compile_encoder

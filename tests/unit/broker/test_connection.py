@@ -6,11 +6,13 @@ from typing import cast
 
 import pytest
 
-from headrace.broker.connection import UNANSWERED_MAX, UNSENT_BYTES_MAX, Answer, Connection
+from headrace.broker.connection import HELD_BYTES_MAX, UNANSWERED_MAX, Answer, Connection
 from headrace.broker.dispatch import Dispatcher
 from headrace.broker.listener import ConnectionCount, Listener
+from headrace.broker.sender import SendMemory
 from headrace.core.errors import MalformedMessage
 from headrace.core.keys.server import ServerKeys
+from tests.support.metadata import InlineExecutor
 
 
 class RecordingTransport(asyncio.Transport):
@@ -51,7 +53,7 @@ class RecordingTransport(asyncio.Transport):
 class ScriptedDispatcher:
     """Answers a frame at once, later, or not at all, as its first byte says."""
 
-    frame_bytes_max = 2 * UNSENT_BYTES_MAX
+    frame_bytes_max = 2 * HELD_BYTES_MAX
 
     def __init__(self) -> None:
         self.later: list[tuple[Connection, Answer, bytes]] = []
@@ -69,7 +71,7 @@ class ScriptedDispatcher:
         if payload.startswith(b"later"):
             self.later.append((connection, answer, payload))
         elif payload.startswith(b"large"):
-            connection.complete(answer, (bytes(UNSENT_BYTES_MAX // 2),))
+            connection.complete(answer, (bytes(HELD_BYTES_MAX // 2),))
         elif payload.startswith(b"silent"):
             connection.complete(answer, ())
         else:
@@ -96,6 +98,7 @@ class Door:
             "PLAINTEXT",
             cast(Dispatcher, self.dispatcher),
             self.count,
+            send_memory=SendMemory(InlineExecutor()),
             now=lambda: 0.0,
             idle_seconds_max=60,
         )
@@ -166,7 +169,7 @@ def test_a_frame_above_the_limit_costs_this_connection_only() -> None:
     connection, transport = door.connect()
     _, neighbour = door.connect()
     room = connection.get_buffer(-1)
-    room[:4] = (2 * UNSENT_BYTES_MAX + 1).to_bytes(4, "big")
+    room[:4] = (2 * HELD_BYTES_MAX + 1).to_bytes(4, "big")
     connection.buffer_updated(4)
     assert transport.closed
     assert not neighbour.closed
@@ -277,7 +280,7 @@ async def test_answers_that_wait_for_another_are_bounded_in_bytes() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
     assert (while_full, transport.reading) == (False, True)
-    assert len(transport.written) == len(b"later") + 10 * (UNSENT_BYTES_MAX // 2)
+    assert len(transport.written) == len(b"later") + 10 * (HELD_BYTES_MAX // 2)
 
 
 async def test_a_silent_client_that_reads_nothing_is_cut_off() -> None:

@@ -92,6 +92,19 @@ def test_names_and_ids_do_not_mix_in_one_session() -> None:
     assert refused.value.code is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
+@pytest.mark.parametrize("made_by_id", [False, True])
+def test_an_empty_request_of_the_other_kind_is_refused_and_changes_nothing(
+    made_by_id: bool,
+) -> None:
+    sessions = FetchSessions(slots=10)
+    plan = ask(sessions, 0, 0, [wanted(0)], uses_topic_ids=made_by_id)
+    assert plan.session is not None
+    with pytest.raises(ApiError) as refused:
+        ask(sessions, plan.session.id, 1, [], uses_topic_ids=not made_by_id)
+    assert refused.value.code is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert ask(sessions, plan.session.id, 1, [], uses_topic_ids=made_by_id).incremental
+
+
 def test_the_final_epoch_closes_the_session() -> None:
     sessions = FetchSessions(slots=10)
     session_id = opened(sessions, 1)

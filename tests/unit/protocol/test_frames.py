@@ -11,7 +11,7 @@ from headrace.protocol.frames import (
     decode_response,
     encode_request,
     encode_request_parts,
-    encode_response_parts,
+    encode_response,
 )
 from headrace.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headrace.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -71,9 +71,9 @@ def test_a_broken_request_header_is_malformed(broken: str) -> None:
 
 
 def test_a_flexible_response_has_header_v1() -> None:
-    plain = b"".join(encode_response_parts(HeartbeatResponse(error_code=27), 3, 5))
+    plain = encode_response(HeartbeatResponse(error_code=27), 3, 5)
     assert plain == bytes.fromhex("0000000a 00000005 00000000 001b")
-    flexible = b"".join(encode_response_parts(HeartbeatResponse(error_code=27), 4, 5))
+    flexible = encode_response(HeartbeatResponse(error_code=27), 4, 5)
     assert flexible == bytes.fromhex("0000000c 00000005 00 00000000 001b 00")
     assert decode_response(HeartbeatResponse, flexible[4:], 4) == (
         5,
@@ -84,7 +84,7 @@ def test_a_flexible_response_has_header_v1() -> None:
 @pytest.mark.parametrize("version", range(5))
 def test_the_response_header_of_api_versions_is_always_v0(version: int) -> None:
     response = ApiVersionsResponse(api_keys=[])
-    frame = b"".join(encode_response_parts(response, version, 9))
+    frame = encode_response(response, version, 9)
     assert frame[4:] == bytes.fromhex("00000009") + response.encode(version)
     assert decode_response(ApiVersionsResponse, frame[4:], version) == (9, response)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from headrace.protocol.encoder import RECORDS_APART_BYTES
 from headrace.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from headrace.protocol.messages.produce import (
@@ -43,7 +45,7 @@ def test_large_records_travel_as_the_very_object_given() -> None:
     large = bytes(RECORDS_APART_BYTES)
     parts = fetched(large, b"small", large).encode_parts(12)
     assert [part is large for part in parts] == [False, True, False, True, False]
-    assert b"".join(parts) == fetched(large, b"small", large).encode(12)
+    assert b"".join(cast(list[bytes], parts)) == fetched(large, b"small", large).encode(12)
 
 
 def test_small_records_are_joined_into_one_part() -> None:

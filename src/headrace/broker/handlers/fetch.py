@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from uuid import UUID
 
 from headrace.broker.context import RequestContext
 from headrace.broker.fetch_sessions import Plan, WantedPartition, key_of
 from headrace.broker.routes import handles
-from headrace.core.errors import ApiError, ErrorCode, HeadraceError, OffsetOutOfRange
-from headrace.core.files import Buffer
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError, OffsetOutOfRange, StorageError
+from headrace.core.files import Buffer, FileRange
 from headrace.core.ids import LeaderEpoch, Offset
 from headrace.protocol.message import Message
 from headrace.protocol.messages.fetch import (
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 TOPIC_IDS_SINCE = 13
 READ_COMMITTED = 1
+# Of one answer, what is read while it is made; what is larger is read when it can be sent.
+READ_AHEAD_BYTES = 64 * 1024
 # How long a fetch that does not want to wait waits for a flush all the same.
 FLUSH_WAIT_MS_MAX = 1_000
 
@@ -123,9 +125,7 @@ def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
         answers.append((wanted, data))
         try:
             partition = _find(ctx, wanted)
-            # The first batch found leaves whole, whatever the limits: a client with limits
-            # smaller than a batch must still get on (KIP-74).
-            found, end = _read_partition(partition, wanted, data, left, read_committed, size == 0)
+            found, end = _read_partition(partition, wanted, data, left, read_committed, size)
             partitions.append(partition)
             if max(end, wanted.fetch_offset) >= partition.high_watermark:
                 # Who has read so far comes back for what is written but not yet flushed.
@@ -151,10 +151,14 @@ def _find(ctx: RequestContext, wanted: WantedPartition) -> Partition:
         image = ctx.services.controller.image
         topic = image.topics_by_id.get(key.topic_id)
         if topic is None:
+            if not wanted.name_seen:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
             # A session that has seen the id knows the name; it may be another topic's now.
             made_again = wanted.name_seen in image.topics
             raise ApiError(
-                ErrorCode.INCONSISTENT_TOPIC_ID if made_again else ErrorCode.UNKNOWN_TOPIC_ID
+                ErrorCode.INCONSISTENT_TOPIC_ID
+                if made_again
+                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
         name = wanted.name_seen = topic.name
     if not ctx.allows(Operation.READ, ResourceType.TOPIC, name):
@@ -168,9 +172,10 @@ def _read_partition(
     data: PartitionData,
     left: int,
     read_committed: bool,
-    at_least_one: bool,
+    size: int,
 ) -> tuple[int, int]:
-    """Fill `data`; how many bytes of records it got, and the offset behind them."""
+    """Fill `data` of an answer that has `size` bytes already; how many bytes of records it got,
+    and the offset behind them."""
     partition.check_epoch(wanted.current_leader_epoch)
     log = partition.log
     if wanted.last_fetched_epoch >= 0:
@@ -180,20 +185,39 @@ def _read_partition(
                 raise OffsetOutOfRange(f"epoch {wanted.last_fetched_epoch} is not known")
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
     visible = partition.last_stable_offset if read_committed else partition.high_watermark
-    records: Buffer = b""
+    found: FileRange | None = None
     behind = 0
     if data.diverging_epoch.end_offset < 0:
-        records, behind = log.read_stretch(
+        found, behind = log.find(
             Offset(wanted.fetch_offset),
             min(left, wanted.partition_max_bytes),
             visible,
-            at_least_one=at_least_one,
+            # The first batch found leaves whole, whatever the limits: a client with limits
+            # smaller than a batch must still get on (KIP-74).
+            at_least_one=size == 0,
         )
-    data.records = records
+    if found is not None:
+        data.records = _records(found, READ_AHEAD_BYTES - size)
     data.high_watermark = partition.high_watermark
     data.last_stable_offset = partition.last_stable_offset
     data.log_start_offset = log.log_start_offset
-    return len(records), behind
+    return 0 if found is None else found.size, behind
+
+
+def _records(found: FileRange, read_ahead: int) -> Buffer:
+    """The records themselves if they are few and at hand, else where they are."""
+    try:
+        if found.size <= read_ahead:
+            records = found.read_at_once()
+            if records is not None:
+                return records
+        if found.file.read_failed:
+            # Promised and not to be had, they would cost the client its connection every time.
+            return found.read()
+    except OSError as error:
+        raise StorageError(f"cannot read {found.file.path}: {error}") from error
+    # As good as the bytes for whoever sends it; `InProcessLink` reads it.
+    return cast(Buffer, found)
 
 
 def _answer(plan: Plan, result: ReadResult) -> FetchResponse:

@@ -7,7 +7,7 @@ from headrace.client.core.flows import Ask
 from headrace.client.core.wire import Wire, WireState
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import NodeId
-from headrace.protocol.frames import decode_request_header, encode_response_parts
+from headrace.protocol.frames import decode_request_header, encode_response
 from headrace.protocol.message import Message
 from headrace.protocol.messages.api_versions import (
     ApiVersion,
@@ -20,7 +20,7 @@ METADATA = 3
 
 
 def reply(message: Message, version: int, correlation_id: int) -> bytes:
-    return b"".join(encode_response_parts(message, version, correlation_id))[4:]
+    return encode_response(message, version, correlation_id)[4:]
 
 
 def offers(*apis: tuple[int, int, int]) -> ApiVersionsResponse:

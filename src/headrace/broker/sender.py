@@ -1,0 +1,250 @@
+"""The way out of one connection: answers go to the transport as fast as the client takes them.
+
+What lies in files is read when it leaves, a piece at a time, and only while the transport has
+nothing left to send: a client that asks for gigabytes and reads none of it holds one piece of
+memory, however much it was promised. Pieces become smaller when many clients stand still, so
+that all of them together stay within `UNSENT_BYTES`, and a little for each.
+
+The event loop never waits for a disk here. A piece that is not in the page cache is read by a
+worker; and after `TURN_BYTES` other connections have their turn.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from headrace.core.files import Buffer, FileRange, Part
+from headrace.core.seams import Executor
+
+logger = logging.getLogger(__name__)
+
+# What clients that stand still may hold in memory, all of them together.
+UNSENT_BYTES: Final = 64 * 1024 * 1024
+# Small enough to stay in a processor's cache between the read and the write.
+PIECE_BYTES_MAX: Final = 256 * 1024
+PIECE_BYTES_MIN: Final = 16 * 1024
+# What one connection may send before the others are looked at.
+TURN_BYTES: Final = 1024 * 1024
+# Unsent bytes above which a transport says that its client is slow.
+TRANSPORT_BYTES: Final = 64 * 1024
+
+
+class SendMemory:
+    """What the senders of one node share: the room for pieces, and the worker that reads."""
+
+    __slots__ = ("_room", "executor", "unsent")
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        # Bytes of pieces that clients who stand still have not taken.
+        self.unsent = 0
+        self._room = bytearray()
+
+    def room(self, size: int) -> memoryview:
+        """For the next piece of so many bytes or less. A large one is where the one before was,
+        unless that was kept; small ones may be collected."""
+        size = min(size, self._piece_bytes)
+        if size <= TRANSPORT_BYTES:
+            return memoryview(bytearray(size))
+        if len(self._room) < size:
+            self._room = bytearray(size)
+        return memoryview(self._room)[:size]
+
+    def keep(self, last: Buffer) -> None:
+        """A transport still holds what it was given last: its room is not to be used again."""
+        if isinstance(last, memoryview) and last.obj is self._room:
+            self._room = bytearray()
+
+    @property
+    def _piece_bytes(self) -> int:
+        # A share of what is left: however many come, it is never used up by any of them.
+        share = (UNSENT_BYTES - self.unsent) // 64
+        return max(PIECE_BYTES_MIN, min(PIECE_BYTES_MAX, share))
+
+
+class Sender:
+    """Sends in order; `moved` is called when it has begun or ended to hold something back."""
+
+    __slots__ = (
+        "_close_when_sent",
+        "_failed",
+        "_held",
+        "_is_blocked",
+        "_is_lost",
+        "_is_under_way",
+        "_memory",
+        "_moved",
+        "_parts",
+        "_reading",
+        "_transport",
+    )
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        memory: SendMemory,
+        *,
+        moved: Callable[[], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """`failed` is told why an answer that has begun to leave cannot be sent to its end."""
+        self._transport = transport
+        self._memory = memory
+        self._moved = moved
+        self._failed = failed
+        self._parts: deque[Part] = deque()
+        # The client does not read: the transport says when it does.
+        self._is_blocked = False
+        # What it has not taken of the last piece.
+        self._held = 0
+        # A worker reads, or the other connections have their turn.
+        self._is_under_way = False
+        self._reading: asyncio.Task[None] | None = None
+        self._close_when_sent = False
+        self._is_lost = False
+
+    @property
+    def is_behind(self) -> bool:
+        """Something has not been taken by the client yet."""
+        return bool(self._parts) or self._transport.get_write_buffer_size() > 0
+
+    @property
+    def is_slow(self) -> bool:
+        """The client is behind: nothing more should be asked for on its behalf."""
+        return self._is_blocked or bool(self._parts)
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Send these after all that came before."""
+        if self._is_lost:
+            return
+        if not self._parts:
+            if len(parts) == 1 and not isinstance(parts[0], FileRange):
+                self._transport.write(parts[0])
+                return
+            for part in parts:
+                if isinstance(part, FileRange):
+                    break
+            else:
+                self._transport.writelines(parts)  # type: ignore[arg-type]  # no range among them
+                return
+        self._parts.extend(parts)
+        if not (self._is_blocked or self._is_under_way):
+            self._go_on()
+            if self._parts:
+                self._moved()
+
+    def pause(self) -> None:
+        """The transport has as much as it takes."""
+        self._is_blocked = True
+
+    def resume(self) -> None:
+        """The client has read on."""
+        self._unblock()
+        if self._parts and not self._is_under_way:
+            self._go_on_and_tell()
+
+    def close(self) -> None:
+        """Close the transport when all has left."""
+        if self._parts:
+            self._close_when_sent = True
+        else:
+            self._transport.close()
+
+    def drop(self) -> None:
+        """The client is gone."""
+        self._is_lost = True
+        self._parts.clear()
+        self._unblock()
+
+    def _unblock(self) -> None:
+        self._is_blocked = False
+        self._memory.unsent -= self._held
+        self._held = 0
+
+    def _go_on_and_tell(self) -> None:
+        self._go_on()
+        if not self._parts and not self._is_lost:
+            if self._close_when_sent:
+                self._transport.close()
+            self._moved()
+
+    def _go_on(self) -> None:
+        """Send until the transport is full, the turn is over, or the disk has to be waited for."""
+        parts = self._parts
+        left = TURN_BYTES
+        ready: list[Buffer] = []
+        gathered = 0
+        while parts and not self._is_blocked:
+            part = parts[0]
+            if not isinstance(part, FileRange):
+                ready.append(part)
+                parts.popleft()
+                continue
+            if left <= 0:
+                self._is_under_way = True
+                asyncio.get_running_loop().call_soon(self._next_turn)
+                break
+            piece = self._memory.room(part.size)
+            try:
+                count = part.file.read_at_once(part.position, piece)
+            except OSError as error:
+                self._fail(error)
+                return
+            if not count:
+                self._is_under_way = True
+                loop = asyncio.get_running_loop()
+                self._reading = loop.create_task(self._read_in_worker(part, len(piece)))
+                break
+            part.skip(count)
+            left -= count
+            gathered += count
+            ready.append(piece[:count])
+            if part.size or gathered > TRANSPORT_BYTES:
+                self._write(ready)
+                ready, gathered = [], 0
+            if not part.size:
+                parts.popleft()
+        if ready:
+            self._write(ready)
+
+    def _write(self, ready: list[Buffer]) -> None:
+        self._transport.writelines(ready)
+        if self._transport.get_write_buffer_size():
+            self._memory.keep(ready[-1])
+            if self._is_blocked:
+                self._held = sum(map(len, ready))
+                self._memory.unsent += self._held
+
+    def _next_turn(self) -> None:
+        self._is_under_way = False
+        if self._parts and not self._is_blocked:
+            self._go_on_and_tell()
+
+    async def _read_in_worker(self, part: FileRange, size: int) -> None:
+        file, position = part.file, part.position
+        try:
+            data = await self._memory.executor.run(lambda: file.read(position, size))
+            if not data:
+                raise OSError(f"{file.path} ends before position {position}")
+        except Exception as error:
+            self._fail(error)
+            return
+        finally:
+            self._is_under_way = False
+            self._reading = None
+        if self._is_lost:
+            return
+        part.skip(len(data))
+        if not part.size:
+            self._parts.popleft()
+        self._transport.write(data)
+        if not self._is_blocked:
+            self._go_on_and_tell()
+
+    def _fail(self, error: Exception) -> None:
+        """The client has the beginning of an answer; there is no way to take that back."""
+        if not self._is_lost:
+            self.drop()
+            self._failed(error)
