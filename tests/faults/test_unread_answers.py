@@ -35,8 +35,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HeadraceProcess
         assert wire.create("small") == 0
         for topic in ("large", *[f"large-{number}" for number in range(1, PARTITIONS)]):
             assert wire.create(topic) == 0
-            for _ in range(BATCHES):
-                assert wire.produce(topic, BATCH, acks=1).error_code == 0
+            for number in range(BATCHES):
+                # The last one is on disk, so that all of them may be read.
+                acks = -1 if number == BATCHES - 1 else 1
+                assert wire.produce(topic, BATCH, acks=acks).error_code == 0
     yield process
     process.kill()
 

@@ -22,11 +22,11 @@ logger = logging.getLogger(__name__)
 
 # What clients that stand still may hold in memory, all of them together.
 UNSENT_BYTES: Final = 64 * 1024 * 1024
-# Small enough to stay in a processor's cache between the read and the write.
-PIECE_BYTES_MAX: Final = 256 * 1024
+# With each piece the client's process is woken anew, so small ones cost both sides more.
+PIECE_BYTES_MAX: Final = 1024 * 1024
 PIECE_BYTES_MIN: Final = 16 * 1024
 # What one connection may send before the others are looked at.
-TURN_BYTES: Final = 1024 * 1024
+TURN_BYTES: Final = PIECE_BYTES_MAX
 # Unsent bytes above which a transport says that its client is slow.
 TRANSPORT_BYTES: Final = 64 * 1024
 

@@ -242,20 +242,20 @@ async def test_a_file_that_has_become_shorter_ends_the_answer() -> None:
 
 async def test_closing_waits_for_what_was_promised() -> None:
     outgoing = Outgoing(SendMemory(InlineExecutor()), takes=0)
-    outgoing.sender.send([in_file(bytes(MB))])
+    outgoing.sender.send([in_file(bytes(3 * MB))])
     outgoing.sender.close()
     while_unsent = outgoing.socket.closed
-    outgoing.socket.read(2 * MB)
+    outgoing.socket.read(4 * MB)
     await settle(outgoing)
     assert (while_unsent, outgoing.socket.closed) == (False, True)
-    assert len(outgoing.socket.arrived) == MB
+    assert len(outgoing.socket.arrived) == 3 * MB
 
 
 async def test_it_says_when_it_falls_behind_and_when_it_has_caught_up() -> None:
     outgoing = Outgoing(SendMemory(InlineExecutor()), takes=0)
-    outgoing.sender.send([in_file(bytes(MB))])
+    outgoing.sender.send([in_file(bytes(3 * MB))])
     behind = outgoing.moves, outgoing.sender.is_slow
-    outgoing.socket.read(2 * MB)
+    outgoing.socket.read(4 * MB)
     await settle(outgoing)
     assert behind == (1, True)
     assert (outgoing.moves > 1, outgoing.sender.is_slow) == (True, False)
