@@ -10,7 +10,7 @@ from typing import Final
 from headrace.core.errors import CorruptBatch
 from headrace.core.files import FileRange, FileSystem
 from headrace.core.ids import NO_EPOCH, LeaderEpoch, Offset
-from headrace.log.batch_scan import scan_headers
+from headrace.log.batch_scan import CHUNK_BYTES, scan_headers
 from headrace.log.indexed_file import LAST, OFFSET, POSITION, IndexedFile
 from headrace.protocol.records.header import HEADER_SIZE, parse_header
 
@@ -101,7 +101,9 @@ class Segment(IndexedFile):
         """Where the last whole batch within `max_bytes` and below `end` ends, and the offset
         behind it; `position` and `end` if there is no such batch."""
         limit = min(position + max(max_bytes, 0), size)
-        found, next_offset = self._short_cut(position, limit, end)
+        found, next_offset = position, end
+        if limit - position > CHUNK_BYTES:
+            found, next_offset = self._short_cut(position, limit, end)
         if limit - found < HEADER_SIZE:
             return found, next_offset
         try:
