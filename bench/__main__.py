@@ -15,9 +15,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import compaction, doors, groups, latency, lifecycle, throughput
+from bench import beside, compaction, doors, groups, latency, lifecycle, throughput
 from bench.machine import look_at
-from bench.readings import DURABLE, HEADRACE, KAFKA, Readings
+from bench.readings import HEADRACE, KAFKA, OS, Readings
 from bench.report import Circumstances, markdown, show
 from bench.rows import judge, rows
 from bench.sides import HEADRACE_SETTINGS, KAFKA_JVM, Side, make_side
@@ -47,7 +47,7 @@ SHORT = Plan(2, 2, 1, 2, 1, 1_000_000, 100)
 
 def _parts(plan: Plan, sides: list[Side], readings: Readings) -> dict[str, Callable[[], None]]:
     """The parts of a run by name, in their order."""
-    plain = [side for side in sides if side.name != DURABLE]
+    plain = [side for side in sides if side.name != OS]
 
     def produce() -> None:
         throughput.measure_produce(sides, plan.pairs, readings)
@@ -96,11 +96,16 @@ def _parts(plan: Plan, sides: list[Side], readings: Readings) -> dict[str, Calla
             if side.name == HEADRACE:  # an absolute bar; Kafka takes half a minute for each
                 groups.measure_restart(side, plan.restarts, readings)
 
+    def neighbours() -> None:
+        beside.measure_unread_answers(plain, readings)
+        beside.measure_flush(plain, readings)
+        beside.measure_deletion(plain, readings)
+
     def plain_doors() -> None:
         doors.measure_doors(sides, plan.pairs, readings)
 
     core = (produce, consume, one, end_to_end, memory, start, many, restart, compact, testing)
-    parts = (*core, joining, commits, plain_doors)
+    parts = (*core, neighbours, joining, commits, plain_doors)
     return {part.__name__.replace("_", "-"): part for part in parts}
 
 
@@ -140,8 +145,8 @@ def main(
     pairs: Annotated[int, typer.Option(help="Pairs of each measurement; 0: as the form says.")] = 0,
     only: Annotated[str, typer.Option(help="Parts to run, separated by commas.")] = "",
     sides_named: Annotated[
-        str, typer.Option("--sides", help="Which sides: kafka, headrace, durable.")
-    ] = ",".join((KAFKA, HEADRACE, DURABLE)),
+        str, typer.Option("--sides", help="Which sides: kafka, headrace (as it comes), os.")
+    ] = ",".join((KAFKA, HEADRACE, OS)),
     data_dir: Annotated[Path | None, typer.Option(help="Where the brokers keep data.")] = None,
     output: Annotated[Path | None, typer.Option(help="Where the report goes.")] = None,
     raw: Annotated[
@@ -173,7 +178,9 @@ def main(
         for each in sides:
             each.broker.stop()
         shutil.rmtree(directory, ignore_errors=True)
-    verdicts = [judge(row, readings) for row in rows(machine)]
+    verdicts = [judge(row, readings) for row in rows(machine, readings)]
+    if only:
+        verdicts = [verdict for verdict in verdicts if verdict.value is not None]
     show(verdicts, console)
     target = output or (_REPORT if not only else None)
     if target is not None:

@@ -48,8 +48,10 @@ def measured(outcome: Outcome, broker_pid: int) -> Iterator[None]:
     outcome.broker_cpu_seconds = cpu_seconds(broker_pid) - broker
 
 
-def produce(bootstrap: str, pid: int, topic: str, size: int, count: int, acks: str) -> Outcome:
-    """As many records as fast as possible; every one acknowledged."""
+def produce(
+    bootstrap: str, pid: int, topic: str, size: int, count: int, acks: str, partitions: int = 1
+) -> Outcome:
+    """As many records as fast as possible, in chunks to each partition; every one acknowledged."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -65,29 +67,36 @@ def produce(bootstrap: str, pid: int, topic: str, size: int, count: int, acks: s
     _flush(producer)
     outcome = Outcome(count=count)
     with measured(outcome, pid):
-        for _ in range(count // chunk):
+        for number in range(count // chunk):
             while len(producer) > _IN_FLIGHT_LIMIT:
                 producer.poll(0.001)
-            if producer.produce_batch(topic, messages, partition=0) != chunk:
+            if producer.produce_batch(topic, messages, partition=number % partitions) != chunk:
                 raise SystemExit("the client's queue refused records")
         _flush(producer)
-    _expect_end_offset(bootstrap, topic, count + 1)
+    _expect_records(bootstrap, topic, partitions, count + 1)
     return outcome
 
 
-def consume(bootstrap: str, pid: int, topic: str, count: int) -> Outcome:
-    """Read `count` records from the start of partition 0."""
+def consume(
+    bootstrap: str,
+    pid: int,
+    topic: str,
+    count: int,
+    partitions: int = 1,
+    settings: dict[str, int] | None = None,
+) -> Outcome:
+    """Read `count` records from the start of so many partitions."""
     # A full local queue makes the client pause for a second: that would measure the pause.
     roomy = {
         "queued.min.messages": 1_000_000,
         "queued.max.messages.kbytes": 1_000_000,
         "fetch.queue.backoff.ms": 1,
     }
-    consumer = _consumer(bootstrap, roomy)
+    consumer = _consumer(bootstrap, {**roomy, **(settings or {})})
     consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=_PATIENCE_SECONDS)
     outcome = Outcome(count=count)
     with measured(outcome, pid):
-        consumer.assign([TopicPartition(topic, 0, 0)])
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         left = count
         while left > 0:
             got = consumer.consume(min(left, 10_000), timeout=_PATIENCE_SECONDS)
@@ -227,12 +236,15 @@ def _flush(producer: Producer) -> None:
         raise SystemExit("records were not acknowledged in time")
 
 
-def _expect_end_offset(bootstrap: str, topic: str, expected: int) -> None:
+def _expect_records(bootstrap: str, topic: str, partitions: int, expected: int) -> None:
     consumer = _consumer(bootstrap, {})
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=_PATIENCE_SECONDS)
+    found = 0
+    for number in range(partitions):
+        where = TopicPartition(topic, number)
+        found += consumer.get_watermark_offsets(where, timeout=_PATIENCE_SECONDS)[1]
     consumer.close()
-    if end != expected:
-        raise SystemExit(f"{expected} records sent, log ends at {end}")
+    if found != expected:
+        raise SystemExit(f"{expected} records sent, {found} in the log")
 
 
 WORKLOADS: dict[str, Callable[..., Outcome]] = {

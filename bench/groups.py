@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 
 from bench.group_driver import commit_error, commit_request, committed, until_accepted
-from bench.readings import DURABLE, HEADRACE, Readings
+from bench.readings import HEADRACE, OS, Readings
 from bench.sides import Side, discard, in_turn
 from bench.wire import RawConnection
 from tests.support.brokers import HOST, BrokerProcess
 
 MEMBERS, MANY_MEMBERS = 20, 200
+# What the median of one protocol's joins is taken of, at the least: heartbeats decide much of it.
+_JOINS_MIN = 5
+_SHIPPED_DELAY = {"group.initial.rebalance.delay.ms": "3000"}
 PROTOCOLS = {"classic": "classic", "KIP-848": "consumer"}
 _COMMITS, _WARM_UP, _WINDOW = 5_000, 1_000, 100
 _OFFSETS, _PARTITIONS = 100_000, 1_000
@@ -18,22 +21,39 @@ _OFFSETS, _PARTITIONS = 100_000, 1_000
 
 def measure_joining(sides: list[Side], pairs: int, readings: Readings) -> None:
     """Seconds until 20 members own a partition each."""
-    taking_part = [side for side in sides if side.name != DURABLE]
-    for side in taking_part:
+    taking_part = [side for side in sides if side.name != OS]
+    _measure_joining(taking_part, PROTOCOLS, max(pairs, _JOINS_MIN), readings)
+    delayed = [
+        Side(side.name, side.fresh("delayed", _SHIPPED_DELAY), side.fresh) for side in taking_part
+    ]
+    try:
+        for side in delayed:
+            side.broker.start()
+        after_delay = {"classic after 3 s": "classic"}
+        _measure_joining(delayed, after_delay, max(pairs, _JOINS_MIN), readings)
+    finally:
+        for side in delayed:
+            discard(side.broker)
+
+
+def _measure_joining(
+    sides: list[Side], protocols: dict[str, str], rounds: int, readings: Readings
+) -> None:
+    for side in sides:
         side.create_topic("joined", MEMBERS)
-    for name, protocol in PROTOCOLS.items():
-        for pair, order in in_turn(taking_part, pairs):
+    for name, protocol in protocols.items():
+        for number, order in in_turn(sides, rounds):
             for side in order:
                 outcome = side.drive(
                     "join",
                     driver="bench.group_driver",
                     topic="joined",
-                    group=f"{protocol}-{pair}",
+                    group=f"{protocol}-{number}",
                     members=MEMBERS,
                     protocol=protocol,
                 )
                 readings.add(f"{MEMBERS} members, {name}: s", side.name, outcome.seconds)
-    for side in taking_part:
+    for side in sides:
         side.delete_topic("joined")
 
 

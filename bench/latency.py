@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.driver import Outcome
 from bench.percentiles import percentile
-from bench.readings import DURABLE, Readings
+from bench.readings import Readings
 from bench.sides import Side, in_turn, report_of
 
 _RECORD_BYTES = 100
@@ -12,6 +12,7 @@ _REQUESTS, _WARM_UP = 4_000, 500
 _END_TO_END_SECONDS = 5.0
 CLIENTS = {"produce_one": "client", "produce_raw": "bare socket"}
 RATES = (1_000, 10_000)
+UNREAD = "1,000/s acks=1, nobody reading"
 
 
 def warm_up(sides: list[Side]) -> None:
@@ -28,10 +29,9 @@ def measure_one_at_a_time(sides: list[Side], pairs: int, readings: Readings) -> 
     for side in sides:
         side.create_topic("one-at-a-time")
     for acks in ("1", "all"):
-        taking_part = [side for side in sides if acks == "all" or side.name != DURABLE]
         for workload, client in CLIENTS.items():
             measure = f"one produce acks={acks}, {client}"
-            for _, order in in_turn(taking_part, pairs):
+            for _, order in in_turn(sides, pairs):
                 for side in order:
                     outcome = _one(side, workload, "one-at-a-time", acks, _REQUESTS)
                     taken = outcome.latencies_ms
@@ -51,12 +51,14 @@ def _one(side: Side, workload: str, topic: str, acks: str, count: int) -> Outcom
 
 def measure_end_to_end(sides: list[Side], pairs: int, readings: Readings) -> None:
     """From the producer's call to the consumer's, in two client processes, linger 0."""
-    taking_part = [side for side in sides if side.name != DURABLE]
     for rate in RATES:
         for acks in ("1", "all"):
-            for pair, order in in_turn(taking_part, pairs):
+            for pair, order in in_turn(sides, pairs):
                 for side in order:
                     _end_to_end(side, rate, acks, pair, readings)
+    for pair, order in in_turn(sides, pairs):
+        for side in order:
+            _unread(side, pair, readings)
 
 
 def _end_to_end(side: Side, rate: int, acks: str, pair: int, readings: Readings) -> None:
@@ -73,7 +75,22 @@ def _end_to_end(side: Side, rate: int, acks: str, pair: int, readings: Readings)
     readings.add(f"{measure}: p50 ms", side.name, percentile(taken, 50))
     readings.add(f"{measure}: p99 ms", side.name, percentile(taken, 99))
     readings.add(f"{measure}: delivered share", side.name, got.count / sent.count)
+    _note_cpu(measure, side.name, sent, readings)
     # A backlog that grows shows as a last quarter slower than the first.
     growth = percentile(taken[-quarter:], 50) - percentile(taken[:quarter], 50)
     readings.add(f"{measure}: growth ms", side.name, growth)
     side.delete_topic(topic)
+
+
+def _unread(side: Side, pair: int, readings: Readings) -> None:
+    """What a record costs the broker when no reader waits at the end."""
+    topic = f"unread-{pair}"
+    side.create_topic(topic)
+    sent = side.drive("paced", topic=topic, rate=1_000, seconds=_END_TO_END_SECONDS, acks="1")
+    _note_cpu(UNREAD, side.name, sent, readings)
+    side.delete_topic(topic)
+
+
+def _note_cpu(measure: str, side: str, sent: Outcome, readings: Readings) -> None:
+    cpu_us = sent.broker_cpu_seconds / sent.count * 1e6
+    readings.add(f"{measure}: CPU us per record", side, cpu_us)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bench.readings import DURABLE, HEADRACE, Readings
+from bench.readings import HEADRACE, OS, Readings
 from bench.sides import Side, discard, in_turn
 from bench.wire import RawConnection, first_ack_seconds, produce_error, produce_request
 from bench.wire import record_batch as batch_of
@@ -22,7 +22,7 @@ _SEGMENT_BYTES = str(1 << 30)
 
 def measure_start(sides: list[Side], pairs: int, readings: Readings) -> None:
     """From starting the process on an empty, formatted directory to the first acknowledgement."""
-    for pair, order in in_turn(_without_durable(sides), pairs):
+    for pair, order in in_turn(_as_they_come(sides), pairs):
         for side in order:
             broker = side.fresh("start", {})
             started = time.monotonic()
@@ -161,5 +161,5 @@ def _mean_ms(action: Callable[[], None], times: int) -> float:
     return (time.perf_counter() - start) / times * 1e3
 
 
-def _without_durable(sides: list[Side]) -> list[Side]:
-    return [side for side in sides if side.name != DURABLE]
+def _as_they_come(sides: list[Side]) -> list[Side]:
+    return [side for side in sides if side.name != OS]

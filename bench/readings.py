@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 KAFKA = "kafka"
-HEADRACE = "headrace"  # log.flush.policy=os: Kafka's own durability
-DURABLE = "durable"  # Headrace as it comes: acks=all waits for the disk
+HEADRACE = "headrace"  # as it comes: acks=all waits for the disk
+OS = "os"  # log.flush.policy=os: Kafka's own durability
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.driver import Outcome
-from bench.readings import DURABLE, HEADRACE, KAFKA
+from bench.readings import HEADRACE, KAFKA, OS
 from tests.support.brokers import HOST, ApacheKafka, BrokerProcess, HeadraceProcess
 from tests.support.processes import free_port
 
@@ -24,8 +24,8 @@ KAFKA_JVM = ("-Xms1G", "-Xmx1G", "-XX:+UseG1GC")
 # group begin without waiting for more members, as the settings that Kafka is shipped with do.
 COMMON = {"log.segment.delete.delay.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
 HEADRACE_SETTINGS: dict[str, dict[str, str]] = {
-    HEADRACE: {**COMMON, "log.flush.policy": "os"},
-    DURABLE: {**COMMON},
+    HEADRACE: {**COMMON},
+    OS: {**COMMON, "log.flush.policy": "os"},
 }
 _RUN_SECONDS = 600
 

@@ -7,14 +7,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Final
 
 from bench.driver import Outcome
-from bench.readings import DURABLE, Readings
+from bench.readings import Readings
 from bench.sides import Side, in_turn
 
 SIZES = (100, 1024)
 _PRODUCE_BYTES = {100: 120_000_000, 1024: 400_000_000}
 _CONSUME_BYTES = {100: 150_000_000, 1024: 600_000_000}
+_CONSUME_PARTITIONS: Final = 4
+# What consumers are given that read much, and what librdkafka asks for by itself.
+FETCHES: Final[dict[str, dict[str, int]]] = {
+    "large fetches": {
+        "fetch.max.bytes": 50 << 20,
+        "fetch.message.max.bytes": 8 << 20,
+    },
+    "1 MB fetches": {},
+}
 
 
 def size_name(size: int) -> str:
@@ -41,11 +51,10 @@ def warm_up(sides: Sequence[Side], rounds: int) -> None:
 
 
 def measure_produce(sides: list[Side], pairs: int, readings: Readings) -> None:
-    """Both sizes with acks=1 and acks=all; the durable side only with acks=all."""
+    """Both sizes with acks=1 and acks=all."""
     for size in SIZES:
         for acks in ("1", "all"):
-            taking_part = [side for side in sides if acks == "all" or side.name != DURABLE]
-            for pair, order in in_turn(taking_part, pairs):
+            for pair, order in in_turn(sides, pairs):
                 for side in order:
                     _produce_once(side, size, acks, pair, readings)
 
@@ -62,19 +71,29 @@ def _produce_once(side: Side, size: int, acks: str, pair: int, readings: Reading
 
 
 def measure_consume(sides: list[Side], pairs: int, readings: Readings) -> None:
-    """Read back a topic filled once per side."""
-    taking_part = [side for side in sides if side.name != DURABLE]
+    """Read back a topic of four partitions, filled once per side."""
     for size in SIZES:
         topic, count = f"consume-{size}", records(_CONSUME_BYTES, size)
-        for side in taking_part:
-            side.create_topic(topic)
-            side.drive("produce", topic=topic, size=size, count=count, acks="all")
+        partitions = _CONSUME_PARTITIONS
+        for side in sides:
+            side.create_topic(topic, partitions)
+            side.drive(
+                "produce", topic=topic, size=size, count=count, acks="all", partitions=partitions
+            )
         os.sync()
-        for _, order in in_turn(taking_part, pairs):
-            for side in order:
-                outcome = side.drive("consume", topic=topic, count=count)
-                _note(f"consume {size_name(size)}", side.name, outcome, size, readings)
-        for side in taking_part:
+        for name, settings in FETCHES.items():
+            for _, order in in_turn(sides, pairs):
+                for side in order:
+                    outcome = side.drive(
+                        "consume",
+                        topic=topic,
+                        count=count,
+                        partitions=partitions,
+                        settings=settings,
+                    )
+                    measure = f"consume {size_name(size)}, {name}"
+                    _note(measure, side.name, outcome, size, readings)
+        for side in sides:
             side.delete_topic(topic)
 
 

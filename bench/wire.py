@@ -1,7 +1,7 @@
 """The few raw requests a benchmark needs where a full client would blur the figure.
 
 Old, non-flexible versions, packed by hand and independent of Headrace's own codec: Metadata v4
-(which creates the topic) and Produce v7 with one record batch.
+(which creates the topic), Produce v7 with one record batch for each partition, and Fetch v4.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Sequence
 
 import crc32c
 
 _CLIENT = b"bench"
-_METADATA, _PRODUCE = 3, 0
+_METADATA, _PRODUCE, _FETCH = 3, 0, 1
 _RETRY_SECONDS = 0.001
 
 
@@ -56,13 +57,23 @@ def _varint(value: int) -> bytes:
 
 def produce_request(topic: str, partition: int, acks: int, batch: bytes) -> bytes:
     """Produce v7 for one partition."""
-    body = (
-        struct.pack(">hhii", -1, acks, 30_000, 1)
-        + text(topic)
-        + struct.pack(">iii", 1, partition, len(batch))
-        + batch
-    )
-    return request(_PRODUCE, 7, body)
+    return produce_many_request(topic, (partition,), acks, batch)
+
+
+def produce_many_request(topic: str, partitions: Sequence[int], acks: int, batch: bytes) -> bytes:
+    """Produce v7, the same batch for each of the partitions."""
+    body = struct.pack(">hhii", -1, acks, 30_000, 1) + text(topic)
+    body += struct.pack(">i", len(partitions))
+    each = b"".join(struct.pack(">ii", number, len(batch)) + batch for number in partitions)
+    return request(_PRODUCE, 7, body + each)
+
+
+def fetch_request(topic: str, partitions: Sequence[int], size: int) -> bytes:
+    """Fetch v4 from the start of the partitions, for so many bytes at once."""
+    body = struct.pack(">iiiibi", -1, 500, 1, size, 0, 1) + text(topic)
+    body += struct.pack(">i", len(partitions))
+    each = b"".join(struct.pack(">iqi", number, 0, size) for number in partitions)
+    return request(_FETCH, 4, body + each)
 
 
 class RawConnection:

@@ -8,7 +8,7 @@ import pytest
 
 from bench.machine import Machine, fdatasync_ms, file_system_of
 from bench.percentiles import percentile
-from bench.readings import DURABLE, HEADRACE, KAFKA, Readings, spread
+from bench.readings import HEADRACE, KAFKA, OS, Readings, spread
 from bench.report import Circumstances, markdown
 from bench.rows import Row, judge, rows
 from bench.sides import Side, in_turn
@@ -60,17 +60,33 @@ def test_every_side_is_second_as_often_as_first() -> None:
     assert order == [[KAFKA, HEADRACE], [HEADRACE, KAFKA]] * 2
 
 
-def test_the_durable_bar_follows_the_disk() -> None:
-    durable = [row for row in rows(_MACHINE) if row.side == DURABLE and not row.ratio]
+def test_bars_of_what_waits_for_the_disk_follow_the_disk() -> None:
+    durable = [
+        row for row in rows(_MACHINE, Readings()) if row.title.startswith("one produce acks=all")
+    ]
     assert [row.bar for row in durable] == pytest.approx([0.5, 0.5])
+    readings = Readings()
+    measure = "end to end 1,000/s acks=all: p50 ms"
+    readings.add(measure, OS, 0.3)
+    readings.add(measure, HEADRACE, 0.6)
+    (row,) = [each for each in rows(_MACHINE, readings) if each.measure == measure]
+    assert row.bar == pytest.approx(0.525)
+    assert judge(row, readings).met is False
+
+
+def test_a_row_without_a_bar_is_told_and_not_judged() -> None:
+    readings = _readings(kafka=[100], headrace=[80])
+    verdict = judge(Row("rate", "rate: MB/s", None, at_least=True, ratio=True), readings)
+    assert verdict.met is None
+    assert verdict.value is not None
 
 
 def test_the_report_names_every_row_and_why_kafka_is_missing() -> None:
-    verdicts = [judge(row, Readings()) for row in rows(_MACHINE)]
+    verdicts = [judge(row, Readings()) for row in rows(_MACHINE, Readings())]
     about = Circumstances(_MACHINE, 5, (0, 0, 0), (0, 0, 0), {}, "no Java here", short=False)
     page = markdown(verdicts, Readings(), about)
     assert "no Java here" in page
-    assert all(f"| {row.title} |" in page for row in rows(_MACHINE))
+    assert all(f"| {row.title} |" in page for row in rows(_MACHINE, Readings()))
 
 
 def test_percentiles_and_spread() -> None:
