@@ -1,7 +1,8 @@
 """Produce: append batches, and answer as `acks` asks.
 
-The append itself happens before this handler returns, in arrival order. With acks=all the
-answer waits until every batch is below its partition's high watermark.
+The append itself happens before this handler returns, in arrival order, unless it takes so long
+that others have to have their turn. With acks=all the answer waits until every batch is below its
+partition's high watermark.
 """
 
 import asyncio
@@ -33,7 +34,10 @@ logger = logging.getLogger(__name__)
 
 ACKS_ALL: Final = -1
 ACKS: Final = frozenset({0, 1, ACKS_ALL})
-# Tasks that wait for the worker; nobody else holds on to them.
+# What one request may append in one piece. The first batch of a partition makes its directory and
+# files, and a request may name thousands of partitions.
+TURN_SECONDS: Final = 0.01
+# Tasks that append what had to wait; nobody else holds on to them.
 _under_way: set[asyncio.Task[None]] = set()
 _NOTHING = memoryview(b"")
 
@@ -93,7 +97,7 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | N
         )
     response = ProduceResponse(responses=topics)
     if work.later:
-        work.start_worker(response)
+        work.go_on_later(response)
         return None
     if len(topics) == 1 and len(topics[0].partition_responses) == 1 and not work.failed:
         ctx.appended_to = work.appended_to
@@ -141,18 +145,32 @@ def admit(
 
 
 class _Work:
-    """The batches of one request: appended at once, or in a worker's wake.
+    """The batches of one request: appended at once, or when others have had their turn.
 
-    Once a batch has to wait for the worker those behind it wait as well, and so do the requests
-    of this connection: a producer's batches are appended in the order in which they were sent.
+    Once a batch has to wait, for the worker or for its turn, those behind it wait as well, and so
+    do the requests of this connection: a producer's batches are appended in the order in which
+    they were sent.
     """
 
-    __slots__ = ("_ctx", "_request", "_waiting", "appended_to", "failed", "later")
+    __slots__ = (
+        "_ctx",
+        "_has_appended",
+        "_now",
+        "_request",
+        "_turn_ends",
+        "_waiting",
+        "appended_to",
+        "failed",
+        "later",
+    )
 
     def __init__(self, ctx: RequestContext, request: ProduceRequest) -> None:
         self._ctx = ctx
         self._request = request
         self._waiting: WaitingProduce | None = None
+        self._now = ctx.services.meters.now
+        self._turn_ends = self._now() + TURN_SECONDS
+        self._has_appended = False
         self.failed = False
         self.appended_to: Partition | None = None
         self.later: list[tuple[Partition, memoryview, PartitionProduceResponse]] = []
@@ -160,10 +178,17 @@ class _Work:
     def append(
         self, partition: Partition, records: memoryview, answer: PartitionProduceResponse
     ) -> None:
-        if self.later:
+        # The first is never put off, or a busy machine would put off every request.
+        turn_is_over = self._has_appended and self._now() > self._turn_ends
+        self._has_appended = True
+        if self.later or turn_is_over or not self._append_now(partition, records, answer):
             # A copy: the buffer of the connection is used again as soon as this call is over.
             self.later.append((partition, memoryview(bytearray(records)), answer))
-            return
+
+    def _append_now(
+        self, partition: Partition, records: memoryview, answer: PartitionProduceResponse
+    ) -> bool:
+        """Whether it was appended or refused; if not, it has to wait and nothing was done."""
         ctx = self._ctx
         try:
             info = append_produced(
@@ -177,11 +202,12 @@ class _Work:
         except HeadraceError as error:
             self._refused(error, partition, answer)
         except OverBudget:
-            self.later.append((partition, memoryview(bytearray(records)), answer))
+            return False
         else:
             self._appended(info, partition, answer)
+        return True
 
-    def start_worker(self, response: ProduceResponse) -> None:
+    def go_on_later(self, response: ProduceResponse) -> None:
         connection = self._ctx.connection
         connection.hold()
         task = asyncio.get_running_loop().create_task(self._append_later(response))
@@ -199,6 +225,11 @@ class _Work:
     async def _append_later(self, response: ProduceResponse) -> None:
         ctx = self._ctx
         for partition, records, answer in self.later:
+            if self._now() > self._turn_ends:
+                await asyncio.sleep(0)
+                self._turn_ends = self._now() + TURN_SECONDS
+            if not partition.retired and self._append_now(partition, records, answer):
+                continue
             try:
                 checked = await ctx.services.record_work.in_worker(
                     partial(

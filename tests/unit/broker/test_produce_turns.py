@@ -1,0 +1,110 @@
+"""A produce for very many partitions lets others have their turn, and keeps its order."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from headrace.broker.handlers import produce
+from headrace.controller.commands import CreateTopics, DeleteTopics, NewTopic, TopicToDelete
+from headrace.core.errors import ErrorCode
+from headrace.node.node import Node
+from headrace.protocol.message import Message
+from headrace.protocol.messages.api_versions import ApiVersionsRequest
+from headrace.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from headrace.protocol.records.decode import Record
+from headrace.protocol.records.encode import encode_batch
+from tests.support.nodes import running_node
+from tests.support.raw_client import RawClient
+
+PARTITIONS = 30
+
+
+def _request(value: bytes, *, acks: int = -1) -> ProduceRequest:
+    batch = bytes(encode_batch([Record(0, 1_000, None, value, ())]))
+    partitions = [PartitionProduceData(index=number, records=batch) for number in range(PARTITIONS)]
+    return ProduceRequest(
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=5_000,
+        topic_data=[TopicProduceData(name="t", partition_data=partitions)],
+    )
+
+
+async def _create(node: Node) -> None:
+    assert node._controller is not None
+    await node._controller.submit(CreateTopics((NewTopic("t", PARTITIONS, 1),)))
+
+
+def _errors(response: Message) -> list[int]:
+    assert isinstance(response, ProduceResponse)
+    (topic,) = response.responses
+    return [each.error_code for each in topic.partition_responses]
+
+
+@pytest.fixture
+def _each_append_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce, "TURN_SECONDS", -1.0)
+
+
+@pytest.mark.usefixtures("_each_append_is_a_turn")
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_another_client_is_answered_meanwhile(tmp_path: Path, acks: int) -> None:
+    async with (
+        running_node(tmp_path) as node,
+        RawClient(*node.addresses["PLAINTEXT"]) as busy,
+        RawClient(*node.addresses["PLAINTEXT"]) as other,
+    ):
+        await _create(node)
+        answered = 0
+
+        async def ask_again_and_again() -> None:
+            nonlocal answered
+            while True:
+                await other.call(ApiVersionsRequest(), 0)
+                answered += 1
+
+        asking = asyncio.create_task(ask_again_and_again())
+        while not answered:
+            await asyncio.sleep(0)
+        before = answered
+        errors = _errors(await busy.call(_request(b"v", acks=acks), 9))
+        asking.cancel()
+        assert errors == [ErrorCode.NONE] * PARTITIONS
+        assert answered - before > 2
+
+
+@pytest.mark.usefixtures("_each_append_is_a_turn")
+async def test_requests_of_one_connection_keep_their_order(tmp_path: Path) -> None:
+    values = [b"first", b"second", b"third"]
+    async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as client:
+        await _create(node)
+        for value in values:
+            client.send(_request(value), 9)
+        for _ in values:
+            _, response = await client.receive(ProduceResponse, 9)
+            assert _errors(response) == [ErrorCode.NONE] * PARTITIONS
+    for number in range(PARTITIONS):
+        (log,) = (tmp_path / f"t-{number}").glob("*.log")
+        stored = log.read_bytes()
+        assert [stored.count(value) for value in values] == [1, 1, 1]
+        assert stored.index(b"first") < stored.index(b"second") < stored.index(b"third")
+
+
+@pytest.mark.usefixtures("_each_append_is_a_turn")
+async def test_a_topic_that_is_deleted_meanwhile_is_refused(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as client:
+        await _create(node)
+        assert node._controller is not None
+        client.send(_request(b"v"), 9)
+        await asyncio.sleep(0)
+        await node._controller.submit(DeleteTopics((TopicToDelete("t"),)))
+        _, response = await client.receive(ProduceResponse, 9)
+        errors = _errors(response)
+        assert len(errors) == PARTITIONS
+        assert set(errors) <= {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
