@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -140,6 +140,17 @@ def _settings_of(sides: list[Side]) -> dict[str, dict[str, str]]:
     return found
 
 
+def _names(given: str, known: Sequence[str], option: str) -> list[str]:
+    """What an option lists, or all there are; a name that is unknown ends the program."""
+    chosen = [each.strip() for each in given.split(",") if each.strip()]
+    unknown = [each for each in chosen if each not in known]
+    if unknown:
+        raise typer.BadParameter(
+            f"{', '.join(unknown)}: known are {', '.join(known)}", param_hint=option
+        )
+    return chosen or list(known)
+
+
 def main(
     short: Annotated[bool, typer.Option(help="Two pairs and less data, for daily use.")] = False,
     pairs: Annotated[int, typer.Option(help="Pairs of each measurement; 0: as the form says.")] = 0,
@@ -158,15 +169,15 @@ def main(
     plan = SHORT if short else FULL
     if pairs:
         plan = Plan(pairs, pairs, *(getattr(plan, name) for name in Plan.__slots__[2:]))
+    names = _names(sides_named, (KAFKA, HEADRACE, OS), "--sides")
+    chosen = _names(only, tuple(_parts(plan, [], Readings())), "--only")
     directory = Path(tempfile.mkdtemp(prefix="headrace-bench-", dir=data_dir or "/var/tmp"))
-    names = sides_named.split(",")
     sides: list[Side] = []
     try:
         machine, load_before = look_at(directory), os.getloadavg()
         sides, missing = _start_sides(names, directory, console)
         readings = Readings(lambda line: console.print(line, style="dim", markup=False))
         parts = _parts(plan, sides, readings)
-        chosen = [part for part in only.split(",") if part] or list(parts)
         if _NEED_WARM_BROKERS.intersection(chosen):
             parts["warm-up"] = lambda: throughput.warm_up(sides, plan.warm_rounds)
             chosen.insert(0, "warm-up")
