@@ -40,9 +40,9 @@ A broker reads its configuration from three places; the later is stronger, key b
    (`listeners`).
 
 Keys that can change while the broker runs are changed like Kafka's, with any admin client: for
-one broker (its number as the name of the resource), or for all of them (the empty name, which
-confluent-kafka refuses: name the broker there, as `ConfigResource("broker", "0")`; kafka-python and
-`kafka-configs.sh --entity-default` take it), and those are stronger than all three.
+one broker (its number as the name of the resource), or for all of them (the empty name, which is
+`--entity-default` of `kafka-configs.sh`; confluent-kafka and kafka-python refuse it, so name the
+broker there, as `ConfigResource("broker", "0")`), and those are stronger than all three.
 A key in milliseconds also takes a duration (`1h`, `7d`, `1d12h`) and one in bytes a size (`10MB`,
 `1GiB`), in all three and in `headrace topic`; over the Kafka protocol they are numbers.
 A key that does not exist is refused, with the nearest one that does; an unknown `HEADRACE_`

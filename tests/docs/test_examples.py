@@ -1,6 +1,9 @@
 """The examples in the README and the testing guide are run as they stand."""
 
+import json
+import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +11,7 @@ from pathlib import Path
 from headrace.testing import Broker
 
 ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
 
 
 def python_blocks(page: str) -> list[str]:
@@ -19,9 +23,9 @@ def run_pytest(directory: Path, *tests: str) -> None:
     for number, test in enumerate(tests):
         (directory / f"test_example_{number}.py").write_text(test)
     (directory / "pytest.ini").write_text("[pytest]\n")
-    # Without the plugins of our own suite, which want settings of their own.
-    without = [word for name in ("cacheprovider", "asyncio") for word in ("-p", f"no:{name}")]
-    command = [sys.executable, "-m", "pytest", "-q", *without]
+    # The mode that the guide asks for where tests are coroutines.
+    options = ["--asyncio-mode", "auto", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", *options]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -37,15 +41,50 @@ def run_program(program: str, broker: Broker) -> str:
 
 def test_the_tests_shown_in_the_readme_and_the_guide_pass(tmp_path: Path) -> None:
     shown = [block for block in python_blocks("README.md") if "headrace_broker" in block]
-    first = python_blocks("docs/testing.md")[0]
-    run_pytest(tmp_path, *shown, first)
+    run_pytest(tmp_path, *shown, *python_blocks("docs/testing.md"))
 
 
 def test_the_quick_start_of_the_readme_works() -> None:
+    """The two programs, and then what needs none: HTTP, plain TCP and the command line."""
     produce, consume = python_blocks("README.md")[:2]
-    with Broker() as broker:
+    (shell,) = re.findall(r"^```sh\n(curl .*?)^```", README, re.MULTILINE | re.DOTALL)
+    write, read, netcat, *commands = shell.splitlines()
+    with Broker(http=True, text=True) as broker:
         assert run_program(produce, broker) == ""
         assert run_program(consume, broker) == "b'hello'\n"
+        assert [each["offset"] for each in json.loads(run_line(write, broker))["offsets"]] == [1]
+        values = [each["value"] for each in json.loads(run_line(read, broker))]
+        assert values == ["hello", {"hello": "world"}]
+        *said, told = (say(line, broker) for line in netcat.partition("# ")[2].split(", "))
+        assert said[0].startswith("OK ")
+        assert said[1].startswith("MESSAGE greetings 0 0 ")
+        assert "PUBLISH" in told
+        consumed, described, topped = (run_line(line, broker) for line in commands)
+    records = [json.loads(line)["value"] for line in consumed.splitlines()]
+    assert records == ["hello", '{"hello": "world"}', "hello"]
+    assert "greetings" in described
+    assert "greetings" in topped
+
+
+def run_line(line: str, broker: Broker) -> str:
+    """What a line of a shell prints, with a broker elsewhere than it says; one look of `top`."""
+    line = line.replace("localhost:8080", broker.http_url)
+    line = re.sub("^headrace top", "headrace top --once", line)
+    line = re.sub("^headrace", f"{sys.executable} -m headrace", line)
+    environment = {**os.environ, "HEADRACE_BOOTSTRAP": broker.bootstrap_servers}
+    done = subprocess.run(
+        line, shell=True, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def say(line: str, broker: Broker) -> str:
+    """The first line that the text door answers."""
+    with socket.create_connection(broker.text_address, 30) as door, door.makefile("rw") as lines:
+        lines.write(f"{line}\n")
+        lines.flush()
+        return lines.readline()
 
 
 def test_the_examples_of_the_client_guide_work() -> None:

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -61,6 +62,29 @@ def test_a_consumer_that_is_told_to_end_leaves_its_group(
         assert "Traceback" not in process.stderr.read()
     with Client(headrace_broker.bootstrap_servers) as client:
         assert client.admin.describe_groups([group])[group].members == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_consumer_that_is_told_to_end_while_it_joins_leaves_its_group(
+    number: signal.Signals, code: int
+) -> None:
+    with (
+        Broker(settings={"group.initial.rebalance.delay.ms": 60_000}) as broker,
+        Client(broker.bootstrap_servers) as client,
+    ):
+        topic = broker.create_topic("orders")
+        with consuming(broker, topic, "-g", "g", "-F") as process:
+            while not has_members(client, "g"):
+                time.sleep(0.01)
+            process.send_signal(number)
+            assert process.wait(WAIT_SECONDS) == code
+        assert not has_members(client, "g")
+
+
+def has_members(client: Client, group: str) -> bool:
+    if not any(each.group_id == group for each in client.admin.list_groups()):
+        return False
+    return bool(client.admin.describe_groups([group])[group].members)
 
 
 @pytest.mark.parametrize("options", [[], ["-g", "g"]])

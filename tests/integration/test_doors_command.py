@@ -110,4 +110,5 @@ def test_an_address_that_is_taken_is_told(broker: Broker) -> None:
         command = [*COMMAND, "-b", broker.bootstrap_servers, "--http", "off", "--text", address]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert "choose another address" in done.stderr
+    assert f"text.listener: {address} is taken by another program" in done.stderr
+    assert "choose another address with --text" in done.stderr

@@ -39,6 +39,7 @@ def run(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Run:
     server = ("--bootstrap-server", broker.bootstrap_servers)
     a_topic = ("--topic", topic)
     entity = ("--entity-type", "topics", "--entity-name", topic)
+    brokers = ("--entity-type", "brokers", "--entity-default")
     commands: dict[str, list[str]] = {
         "create": [
             f"{_TOOLS}.TopicCommand", *server, "--create", *a_topic, "--partitions", "2",
@@ -61,6 +62,11 @@ def run(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Run:
             "kafka.admin.ConfigCommand", *server, "--alter", *entity,
             "--add-config", "retention.ms=soon",
         ],
+        "set for all brokers": [
+            "kafka.admin.ConfigCommand", *server, "--alter", *brokers,
+            "--add-config", "log.cleaner.backoff.ms=12345",
+        ],
+        "show of all brokers": ["kafka.admin.ConfigCommand", *server, "--describe", *brokers],
         "load": [
             f"{_TOOLS}.ProducerPerformance", *server, *a_topic, "--num-records", "3000",
             "--record-size", "100", "--throughput", "-1", "--command-property", "acks=all",
@@ -107,6 +113,8 @@ def test_configs_are_set_shown_and_taken_back(run: Run) -> None:
     assert f"Completed updating config for topic {run.topic}" in run.output("set")
     assert "retention.ms=600000" in run.output("show")
     run.output("unset")
+    assert "default config for brokers" in run.output("set for all brokers")
+    assert "log.cleaner.backoff.ms=12345" in run.output("show of all brokers")
     result = run.result("bad value")
     assert result.exit_code == 1
     assert "Invalid value soon for configuration retention.ms" in result.output + result.error

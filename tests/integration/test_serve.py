@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace import __version__
 from headrace.client import Client
 from headrace.testing.broker import free_port
 
@@ -72,6 +73,25 @@ def test_the_ready_line_tells_the_address_and_sigterm_ends_cleanly(tmp_path: Pat
         process.send_signal(signal.SIGTERM)
         assert process.wait(WAIT_SECONDS) == 0
     assert (data / ".kafka_cleanshutdown").exists()
+
+
+def test_the_log_tells_version_and_settings_first_and_that_it_has_stopped_last(
+    tmp_path: Path,
+) -> None:
+    listen = ["--listen", "127.0.0.1:0", "--http", "off", "--text", "off"]
+    options = ["--data-dir", str(tmp_path), *listen, "--set", "log.retention.ms=2h"]
+    process = subprocess.Popen(command(*options), stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    with process, process.stderr as stderr:
+        first = stderr.readline()
+        while "ready on" not in stderr.readline():
+            pass
+        process.send_signal(signal.SIGTERM)
+        *_, last = stderr
+    assert f"starting version={__version__} " in first
+    assert "log.retention.ms=7200000" in first
+    assert "log.segment.bytes" not in first, "only what differs from its default"
+    assert last.endswith(" stopped\n")
 
 
 def test_control_c_ends_cleanly_too(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """The broker in the test process: its life, its deaths, and the fixtures that hand it out."""
 
 import asyncio
+import gc
+import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ from headrace.testing import Broker
 from headrace.testing.plugin import topic_name
 
 IMPATIENT_MS = 500
+DONE = {"kill": "killed", "stop": "stopped", "pause": "paused"}
 
 
 @pytest.fixture
@@ -56,6 +59,16 @@ def impatient(broker: Broker) -> Client:
     )
 
 
+def run_pytest(directory: Path, *options: str) -> str:
+    """What a project's own pytest says when all of its tests have passed."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:asyncio", "-p", "no:randomly"]
+    done = subprocess.run(
+        [*command, *options], cwd=directory, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def test_a_broker_leaves_nothing_behind() -> None:
     before = set(threading.enumerate())
     with Broker() as broker:
@@ -85,6 +98,63 @@ def test_a_clean_restart_keeps_port_and_records(broker: Broker) -> None:
     broker.restart()
     assert broker.bootstrap_servers == address
     assert read(broker, topic, 2) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("end", [Broker.stop, Broker.kill])
+def test_an_outage_keeps_port_doors_and_records(end: Callable[[Broker], None]) -> None:
+    with Broker(http=True, text=True) as broker:
+        places = (broker.port, broker.http_url, broker.text_address, broker.data_dir)
+        topic = broker.create_topic("kept")
+        with Client(broker.bootstrap_servers) as client, client.producer() as producer:
+            producer.send_and_wait(topic, b"before")
+            end(broker)
+            assert not broker.is_running
+            during = producer.send(topic, b"during")
+            broker.start()
+            during.result()
+        assert (broker.port, broker.http_url, broker.text_address, broker.data_dir) == places
+        assert read(broker, topic, 2) == [b"before", b"during"]
+    assert not Path(places[-1]).exists()
+
+
+def test_a_broker_without_a_context_lives_until_it_is_closed() -> None:
+    broker = Broker()
+    broker.start()
+    directory = Path(broker.data_dir)
+    broker.stop()
+    assert directory.exists()
+    broker.close()
+    assert not directory.exists()
+
+
+def test_the_data_of_a_broker_that_was_never_closed_goes_with_it() -> None:
+    broker = Broker()
+    broker.start()
+    directory = Path(broker.data_dir)
+    broker.kill()
+    del broker
+    gc.collect()
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("end", "way"), [("kill", "start"), ("stop", "start"), ("pause", "resume")]
+)
+def test_a_topic_of_a_broker_that_cannot_answer_fails_at_once_and_says_what_to_do(
+    end: str, way: str, broker: Broker, request: pytest.FixtureRequest
+) -> None:
+    getattr(broker, end)()
+    said = f"the broker was {DONE[end]} in {request.node.nodeid}: call {way}() first"
+    with pytest.raises(RuntimeError, match=re.escape(said)):
+        broker.create_topic("orders")
+    getattr(broker, way)()
+    assert broker.outage is None
+    assert broker.create_topic("orders") == "orders"
+
+
+def test_a_broker_that_was_never_started_says_so() -> None:
+    with pytest.raises(RuntimeError, match="has not been started"):
+        Broker().create_topic("orders")
 
 
 def test_a_killed_broker_is_gone_and_comes_back_with_its_records(broker: Broker) -> None:
@@ -153,6 +223,24 @@ def test_each_test_gets_a_topic_of_its_own(headrace_broker: Broker, headrace_top
     assert read(headrace_broker, headrace_topic, 1) == [b"a"]
 
 
+@pytest.mark.parametrize("end", ["kill", "stop", "pause"])
+def test_a_shared_broker_that_a_test_left_down_is_brought_back_for_the_next_topic(
+    end: str, tmp_path: Path
+) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_shared.py").write_text(
+        "def test_culprit(headrace_broker, headrace_topic):\n"
+        f"    headrace_broker.{end}()\n"
+        "def test_next(headrace_broker, headrace_topic):\n"
+        "    assert headrace_broker.create_topic('another') == 'another'\n"
+        "def test_last(headrace_topic):\n"
+        "    pass\n"
+    )
+    said = run_pytest(tmp_path)
+    assert "3 passed, 1 warning" in said
+    assert f"the shared broker was {DONE[end]} in test_shared.py::test_culprit" in said
+
+
 def test_the_plugin_works_under_xdist_and_obeys_its_settings(tmp_path: Path) -> None:
     """Two workers, one broker each, configured by overriding a fixture."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
@@ -172,7 +260,4 @@ def test_the_plugin_works_under_xdist_and_obeys_its_settings(tmp_path: Path) -> 
         "        configs = client.admin.describe_configs([resource])[resource]\n"
         "    assert configs['max.message.bytes'].value == '4321'\n"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:asyncio"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "6 passed" in done.stdout
+    assert "6 passed" in run_pytest(tmp_path, "-n", "2")

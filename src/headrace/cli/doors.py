@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.addresses import door
+from headrace.cli.addresses import door, try_doors
 from headrace.cli.options import DEFAULT_BOOTSTRAP, client_settings, parse_pairs
 from headrace.cli.process import announce, loop_factory, on_stop_signals
 from headrace.core.errors import StartupRefused
@@ -94,6 +94,7 @@ def _impatient(settings: "ClientSettings", seconds: float) -> "ClientSettings":
 async def _run(settings: "ClientSettings", config: "BrokerConfig") -> None:
     stopping = asyncio.Event()
     on_stop_signals(stopping.set)
+    try_doors({"http.listener": config.http_listener, "text.listener": config.text_listener})
     async with AsyncExitStack() as open_doors:
         try:
             places = [
@@ -106,6 +107,7 @@ async def _run(settings: "ClientSettings", config: "BrokerConfig") -> None:
         announce(f"doors on {', '.join(places)}", config.logging_format)
         await stopping.wait()
         logger.info("stopping")
+    logger.info("stopped")
 
 
 async def _open_http(

@@ -43,6 +43,7 @@ from headrace.log.names import (
     META_PROPERTIES,
     RECOVERY_POINTS,
     STRAY_DIRECTORY,
+    is_deleted_partition,
     parse_partition,
     parting_name,
 )
@@ -84,7 +85,7 @@ class LogDirectory:
         self._on_disk = {tp for name in names if (tp := parse_partition(name)) is not None}
         # Partitions whose directories are still to be renamed, and when their files may go.
         self._deleted: dict[TopicPartition, int] = {}
-        self._parting = {f"{path}/{name}": 0 for name in names if name.endswith(DELETED_DIRECTORY)}
+        self._parting = {f"{path}/{name}": 0 for name in names if is_deleted_partition(name)}
         # One writer of checkpoint files at a time; the tables are taken, and kept here as what
         # is on disk, inside it. A log's own lock may be held around it, never the reverse.
         self._checkpointing = threading.Lock()

@@ -1,5 +1,6 @@
 """How files and directories of the log are called; Kafka's names throughout."""
 
+import re
 from typing import Final
 
 from headrace.core.ids import Offset, TopicPartition
@@ -27,6 +28,7 @@ DELETED_DIRECTORY: Final = "-delete"
 STRAY_DIRECTORY: Final = "-stray"
 # File names end at 255 bytes; Kafka cuts the topic's name so that id and suffix still fit.
 _NAME_MAX: Final = 255
+_DELETED_PARTITION: Final = re.compile(rf".+-\d+\.[0-9a-f]{{32}}{DELETED_DIRECTORY}")
 
 
 def offset_name(base_offset: int, suffix: str) -> str:
@@ -54,3 +56,11 @@ def parting_name(partition: TopicPartition, unique: str, suffix: str) -> str:
     """The name of a directory on its way out: `topic-0.<unique>-delete`."""
     tail = f"-{partition.partition}.{unique}{suffix}"
     return partition.topic[: _NAME_MAX - len(tail)] + tail
+
+
+def is_deleted_partition(name: str) -> bool:
+    """Whether a directory was a partition and is on its way out; its files may be removed.
+
+    The ending alone does not say so: somebody may keep a `to-delete` beside our data.
+    """
+    return _DELETED_PARTITION.fullmatch(name) is not None

@@ -107,11 +107,11 @@ class Node:
         self.doors: Doors | None = None
 
     async def start(self) -> None:
-        """Serve when this returns; on an error the directory is let go of as it is."""
+        """Serve when this returns; on an error the directory is let go of."""
         try:
             await self._start()
         except BaseException:
-            # Not a stop: logs that were not opened yet would be called clean.
+            # As it is, without a stop: logs that were not opened yet would be called clean.
             self.kill()
             raise
 
@@ -215,7 +215,13 @@ class Node:
         )
         dispatcher = Dispatcher(services, config.socket_request_max_bytes)
         self._dispatcher = dispatcher
-        await self._listen(dispatcher)
+        try:
+            await self._listen(dispatcher)
+        except OSError:
+            # Every log is open and flushed by now: the next start has nothing to recover, and
+            # must not say that this one came to a bad end.
+            await self.stop()
+            raise
         await self._join(controller, directory)
         self._tasks.append(asyncio.get_running_loop().create_task(housekeeping.run()))
         self._tasks.append(asyncio.get_running_loop().create_task(watch.run()))

@@ -146,7 +146,7 @@ def _deltalake() -> Any:
         import deltalake
     except ImportError as error:
         raise InvalidConfig(
-            "tables need the package deltalake: pip install headrace[delta]"
+            "tables need the package deltalake: pip install 'headrace[delta]'"
         ) from error
     return deltalake
 

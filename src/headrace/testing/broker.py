@@ -7,7 +7,8 @@ import random
 import shutil
 import socket
 import tempfile
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -36,6 +37,9 @@ class Broker:
     broker configs by Kafka's names. With `data_dir` the data is kept there and outlives the
     broker. With `http` it also serves HTTP at `http_url`, with `text` the text door at
     `text_address`.
+
+    Port and data are the broker's until the context ends (or `close`, where there is no context),
+    however often it is stopped, killed and started meanwhile.
     """
 
     def __init__(
@@ -58,6 +62,8 @@ class Broker:
         self._port = port
         self._kept_dir = None if data_dir is None else os.fspath(data_dir)
         self._data_dir: str | None = None
+        self._remove_data: Callable[[], object] | None = None
+        self._outage: str | None = None
         self._thread: LoopThread | None = None
         self._node: Node | None = None
         self._executor: ThreadExecutor | None = None
@@ -100,12 +106,17 @@ class Broker:
     def is_running(self) -> bool:
         return self._node is not None
 
+    @property
+    def outage(self) -> str | None:
+        """What was done to a broker that does not answer, and in which test; else None."""
+        return self._outage
+
     def start(self) -> None:
         """Return when the broker serves; a second call does nothing."""
         if self._node is not None:
             return
         if self._data_dir is None:
-            self._data_dir = self._kept_dir or tempfile.mkdtemp(prefix="headrace-")
+            self._data_dir = self._kept_dir or self._temporary_directory()
         attempts = 1 if self._port is not None else 20
         for attempt in range(attempts):
             port = self._port if self._port is not None else free_port()
@@ -118,13 +129,20 @@ class Broker:
                     raise
 
     def stop(self) -> None:
-        """Stop cleanly and remove the temporary directory."""
+        """Stop cleanly; `start` goes on with the same port and data."""
+        if self._node is not None:
+            self._stop_node()
+            self._outage = _told("stopped")
+
+    def close(self) -> None:
+        """Stop cleanly, give up the port and remove the temporary directory."""
         try:
             self._stop_node()
         finally:
-            if self._data_dir is not None and self._kept_dir is None:
-                shutil.rmtree(self._data_dir, ignore_errors=True)
-            self._data_dir = None
+            if self._remove_data is not None:
+                self._remove_data()
+                self._remove_data = None
+            self._data_dir = self._outage = None
             self._port = self._wanted_port
             self._http_port = self._text_port = None
 
@@ -135,6 +153,7 @@ class Broker:
         self._thread.release()
         self._thread.call(self._node.kill, STOP_SECONDS)
         self._forget()
+        self._outage = _told("killed")
 
     def restart(self) -> None:
         """Stop cleanly (unless killed before) and start again on the same port and data."""
@@ -144,10 +163,12 @@ class Broker:
     def pause(self) -> None:
         """Freeze the broker: connections stay open, nothing is answered until `resume`."""
         self._running_thread().hold()
+        self._outage = _told("paused")
 
     def resume(self) -> None:
         """Let a paused broker go on."""
         self._running_thread().release()
+        self._outage = None
 
     def create_topic(
         self, name: str, *, partitions: int = 1, configs: Mapping[str, ConfigValue] | None = None
@@ -155,6 +176,7 @@ class Broker:
         """Create a topic and return its name, so that it can be used in an expression."""
         from headrace.client import Client, NewTopic
 
+        self._require_answers()
         with Client(self.bootstrap_servers) as client:
             client.admin.create_topics([NewTopic(name, partitions, 1, _as_text(configs))])
         return name
@@ -169,7 +191,7 @@ class Broker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        self.close()
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self.start)
@@ -181,7 +203,7 @@ class Broker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await asyncio.to_thread(self.stop)
+        await asyncio.to_thread(self.close)
 
     def _start_on(self, port: int) -> None:
         from headrace.core.broker_configs import BrokerConfig
@@ -226,13 +248,27 @@ class Broker:
         self._port = port
         self._http_port = http_port or None
         self._text_port = text_port or None
+        self._outage = None
 
     def _open_doors(self, thread: LoopThread, node: "Node") -> None:
         try:
             thread.run(node.open_doors(), START_SECONDS)
         except BaseException:
-            thread.call(node.kill, STOP_SECONDS)
+            thread.run(node.stop(), STOP_SECONDS)
             raise
+
+    def _temporary_directory(self) -> str:
+        """Removed by `close`, at the latest with this object or at the end of the process."""
+        path = tempfile.mkdtemp(prefix="headrace-")
+        self._remove_data = weakref.finalize(self, _remove, path)
+        return path
+
+    def _require_answers(self) -> None:
+        """Raise at once where a client would try until its time is up."""
+        if self._outage is not None:
+            way = "resume()" if self._node is not None else "start()"
+            raise RuntimeError(f"the broker was {self._outage}: call {way} first")
+        self._running_thread()
 
     def _stop_node(self) -> None:
         if self._node is None or self._thread is None:
@@ -255,8 +291,19 @@ class Broker:
 
     def _running_thread(self) -> LoopThread:
         if self._thread is None:
-            raise RuntimeError("the broker is not running")
+            told = f"was {self._outage}" if self._outage else "has not been started"
+            raise RuntimeError(f"the broker {told}: call start() first")
         return self._thread
+
+
+def _remove(directory: str) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _told(what: str) -> str:
+    """What was done to the broker and, under pytest, in which test."""
+    test, _, _ = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")
+    return f"{what} in {test}" if test else what
 
 
 def _as_text(configs: Mapping[str, ConfigValue] | None) -> dict[str, str]:

@@ -6,6 +6,7 @@ broker is imported until a test asks for it.
 
 import itertools
 import re
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,20 @@ def headrace_broker(headrace_settings: dict[str, str]) -> "Iterator[Broker]":
 
 @pytest.fixture
 def headrace_topic(headrace_broker: "Broker", request: pytest.FixtureRequest) -> str:
-    """The name of a new topic with one partition, made for this test alone."""
+    """The name of a new topic with one partition, made for this test alone.
+
+    A shared broker that an earlier test left killed, stopped or paused is brought back.
+    """
+    outage = headrace_broker.outage
+    if outage is not None:
+        headrace_broker.start()
+        headrace_broker.resume()
+        warnings.warn(
+            f"the shared broker was {outage} and left so; it was brought back for the next topic."
+            " A test that ends its broker should have one of its own: with Broker() as broker",
+            pytest.PytestWarning,
+            stacklevel=1,
+        )
     return headrace_broker.create_topic(topic_name(request.node.name))
 
 

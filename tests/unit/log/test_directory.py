@@ -199,6 +199,17 @@ def test_a_deleted_partition_is_removed_by_the_next_start_if_not_before() -> Non
     assert not [name for name in left if name.endswith("-delete")]
 
 
+@pytest.mark.parametrize("name", ["to-delete", "orders-0.old-delete", "orders-0-delete"])
+def test_a_directory_that_only_ends_like_a_deleted_partition_is_left_alone(name: str) -> None:
+    disk = simulated_disk()
+    open_directory(disk).close()
+    disk.make_directory(f"/data/{name}")
+    disk.write_file(f"/data/{name}/photo", b"precious")
+    directory = open_directory(disk)
+    directory.remove_deleted(START_MS)
+    assert disk.read_file(f"/data/{name}/photo") == b"precious"
+
+
 def test_a_topic_with_the_longest_name_can_be_deleted() -> None:
     disk = simulated_disk()
     directory = open_directory(disk)

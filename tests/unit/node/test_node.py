@@ -1,6 +1,7 @@
 """Start and stop of a whole node: what it leaves behind, and what it shows first."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -27,6 +28,7 @@ from headrace.protocol.messages.produce import (
 )
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
+from headrace.replication.replicas import Replicas
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
 
@@ -43,17 +45,38 @@ async def test_a_clean_stop_is_marked_and_the_mark_taken_at_the_next_start(tmp_p
         assert not (tmp_path / CLEAN_MARKER).exists()
 
 
-async def test_a_start_that_fails_does_not_pass_for_a_clean_stop(tmp_path: Path) -> None:
+async def test_a_start_that_finds_its_port_taken_leaves_nothing_to_recover(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "headrace.node.node")
     taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     port = taken.sockets[0].getsockname()[1]
-    async with running_node(tmp_path):
-        pass
-    with pytest.raises(OSError, match="address already in use"):
-        async with running_node(tmp_path, listeners=f"PLAINTEXT://127.0.0.1:{port}"):
-            pass
-    assert not (tmp_path / CLEAN_MARKER).exists()
+    for _ in range(2):  # a new directory, and one that was left clean
+        with pytest.raises(OSError, match="address already in use"):
+            async with running_node(tmp_path, listeners=f"PLAINTEXT://127.0.0.1:{port}"):
+                pass
+        assert (tmp_path / CLEAN_MARKER).exists()
+        async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as each:
+            await _leader_epoch(each, "t")
     taken.close()
     await taken.wait_closed()
+    assert "unclean stop" not in caplog.text
+
+
+async def test_a_start_that_fails_does_not_pass_for_a_clean_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("while logs are opened")
+
+    async with running_node(tmp_path):
+        pass
+    with monkeypatch.context() as patched:
+        patched.setattr(Replicas, "load", fail)
+        with pytest.raises(OSError, match="while logs are opened"):
+            async with running_node(tmp_path):
+                pass
+    assert not (tmp_path / CLEAN_MARKER).exists()
     async with running_node(tmp_path) as node:
         assert node.addresses, "the failed start let go of the directory"
 

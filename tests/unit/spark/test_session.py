@@ -56,7 +56,7 @@ def test_an_old_java_in_the_path_is_passed_over_for_the_bundled_one(
 def test_without_any_java_the_way_out_is_told(tmp_path: Path) -> None:
     with pytest.raises(JavaNotFound, match="Spark needs Java 17 or newer: there is none") as told:
         find_java(environment={"PATH": str(tmp_path)}, bundled=none)
-    assert "pip install headrace[jre]" in (told.value.hint or "")
+    assert "pip install 'headrace[jre]'" in (told.value.hint or "")
 
 
 def test_an_old_java_alone_is_named(tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ import gc
 from pyspark import TaskContext
 from headrace.spark import workers
 
+at_first = gc.get_freeze_count()  # from 3.12 on the interpreter freezes some of its own
 workers.settle()
-assert gc.get_freeze_count() == 0, "not a worker"
+assert gc.get_freeze_count() <= at_first, "not a worker"
 TaskContext._taskContext = TaskContext()
 workers.settle()
 frozen = gc.get_freeze_count()
-assert frozen > 10_000, frozen
+assert frozen > at_first + 10_000, frozen
 kept = [[] for _ in range(100_000)]
 workers.settle()
 assert gc.get_freeze_count() <= frozen, "a second task"

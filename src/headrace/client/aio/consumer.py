@@ -172,11 +172,11 @@ class AsyncConsumer:
             self._client.forget(self)
 
     async def _leave(self, reason: str) -> None:
-        notice = await self._engine.farewell()
         try:
+            notice = await self._engine.farewell()
             if notice is not None:
                 await self._tell(notice)
-        finally:
+        finally:  # also if the last commit failed or was broken off
             leaving = asyncio.ensure_future(self._engine.leave(reason))
             try:
                 await asyncio.shield(leaving)

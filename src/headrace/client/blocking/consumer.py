@@ -217,11 +217,11 @@ class Consumer:
             engine.end_poll()
 
     def _leave(self, reason: str) -> None:
-        notice = self._call(self._engine.farewell())
         try:
+            notice = self._call(self._engine.farewell())
             if notice is not None:
                 self._tell(notice)
-        finally:
+        finally:  # also if the last commit failed or was broken off
             self._call_to_its_end(self._engine.leave(reason))
 
     def _tell(self, notice: Notice) -> None:

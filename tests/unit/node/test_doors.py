@@ -1,0 +1,52 @@
+"""The doors beside Kafka's whose addresses somebody else has."""
+
+import logging
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.core.broker_configs import BrokerConfig
+from headrace.node.doors import Doors, DoorShut
+from tests.support.nodes import running_node
+
+KEYS = ["http.listener", "text.listener"]
+
+
+def only(key: str, address: str) -> dict[str, str]:
+    return {each: address if each == key else "off" for each in KEYS}
+
+
+@pytest.mark.parametrize("key", KEYS)
+async def test_a_door_at_its_default_stays_shut_and_says_that_another_answers_there(
+    key: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "headrace.node.doors")
+    async with running_node(tmp_path) as node:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            http, text = only(key, address).values()
+            config = replace(BrokerConfig(), http_listener=http, text_listener=text)
+            doors = Doors(config, node.services, ())
+            await doors.open()
+            await doors.close()
+    assert (doors.http, doors.text) == (None, None)
+    (said,) = caplog.messages
+    assert key in said
+    assert "address already in use" in said
+    assert "whoever answers there is not this broker" in said
+    assert f"--{key.partition('.')[0]} HOST:PORT" in said
+
+
+@pytest.mark.parametrize("key", KEYS)
+async def test_a_door_that_the_config_names_must_open(key: str, tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            config = BrokerConfig.from_static(only(key, address))
+            doors = Doors(config, node.services, ())
+            with pytest.raises(DoorShut, match="address already in use") as shut:
+                await doors.open()
+            await doors.close()
+    assert shut.value.key == key
