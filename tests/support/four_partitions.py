@@ -12,6 +12,7 @@ from headrace.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from headrace.protocol.messages.delete_topics import DeleteTopicsRequest
 from headrace.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from headrace.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headrace.protocol.messages.list_offsets import (
@@ -65,6 +66,9 @@ class Client(RawClient):
             for name in names or ("t",)
         ]
         await self.call(CreateTopicsRequest(topics=topics, timeout_ms=1000), 7)
+
+    async def delete(self) -> None:
+        await self.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), 5)
 
     async def produce(self, topic: str = "t") -> list[int]:
         data = [PartitionProduceData(index=n, records=bytes(batch())) for n in PARTITIONS]

@@ -1,11 +1,16 @@
 """What fails for one partition while the broker runs is told for that partition alone, and is over
 when its cause is gone."""
 
+import asyncio
 from pathlib import Path
 
+import pytest
+
 from headrace.core.errors import ErrorCode
-from tests.support.four_partitions import RECORDS, Client, fill
-from tests.support.nodes import UnreadableFiles, running_node
+from headrace.log.names import LOG_STARTS, RECOVERY_POINTS
+from headrace.node import housekeeping
+from tests.support.four_partitions import PARTITIONS, PATIENCE_SECONDS, RECORDS, Client, fill
+from tests.support.nodes import FullDisk, UnreadableFiles, running_node
 
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
 ONE_FAILS = [ErrorCode.NONE, STORAGE, ErrorCode.NONE, ErrorCode.NONE]
@@ -30,3 +35,43 @@ async def test_producers_that_cannot_be_loaded_fail_their_partition_alone_and_fo
             RECORDS + 3,
             RECORDS + 3,
         ]
+
+
+async def test_a_topic_made_anew_on_a_full_disk_costs_no_other_and_is_there_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the tables say of an earlier topic of the name has to be taken out of them first."""
+    monkeypatch.setattr(housekeeping, "OPEN_SECONDS", 0.05, raising=False)
+    files = FullDisk()
+    async with running_node(tmp_path, files=files) as node, Client(node) as client:
+        await client.create()
+        assert await client.produce() == [ErrorCode.NONE] * 4
+        node.services.replicas.directory.checkpoint()
+        await client.delete()
+        files.full = (RECOVERY_POINTS, LOG_STARTS)
+        await client.create("t", "u")
+        assert await client.produce("u") == [ErrorCode.NONE] * 4
+        assert await client.produce("t") == [STORAGE] * 4
+        files.full = ()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await client.produce("t") != [ErrorCode.NONE] * 4:
+                await asyncio.sleep(0.02)
+        assert not node.services.replicas.offline
+
+
+async def test_a_new_partition_that_is_offline_can_be_deleted(tmp_path: Path) -> None:
+    files = FullDisk()
+    async with running_node(tmp_path, files=files) as node, Client(node) as client:
+        await client.create()
+        assert await client.produce() == [ErrorCode.NONE] * 4
+        replicas = node.services.replicas
+        replicas.directory.checkpoint()
+        await client.delete()
+        files.full = (RECOVERY_POINTS, LOG_STARTS)
+        await client.create()
+        assert sorted(each.partition for each in replicas.offline) == list(PARTITIONS)
+        await client.delete()
+        files.full = ()
+        await replicas.open_unborn()
+        assert not replicas.offline
+        assert await client.produce() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 4
