@@ -30,7 +30,7 @@ from headrace.controller.image import (
     Topic,
 )
 from headrace.core.broker_configs import BrokerConfig
-from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError, StorageError
 from headrace.core.ids import LeaderEpoch, NodeId, TopicId, TopicPartition
 from headrace.core.seams import Executor
 from headrace.core.shared_calls import call_each
@@ -77,7 +77,10 @@ class Replicas:
 
     async def checkpoint_log_starts(self) -> None:
         """Bring deletions of records to disk."""
-        await self._executor.run(lambda: self.directory.checkpoint_log_starts(durable=True))
+        try:
+            await self._executor.run(lambda: self.directory.checkpoint_log_starts(durable=True))
+        except OSError as error:
+            raise StorageError(f"cannot write down where logs start: {error}") from error
 
     def find(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.core.errors import ErrorCode
+from headrace.log.checkpoints import read_offsets
 from headrace.log.names import LOG_STARTS, RECOVERY_POINTS
 from headrace.node import housekeeping
 from tests.support.four_partitions import PARTITIONS, PATIENCE_SECONDS, RECORDS, Client, fill
@@ -75,3 +76,20 @@ async def test_a_new_partition_that_is_offline_can_be_deleted(tmp_path: Path) ->
         await replicas.open_unborn()
         assert not replicas.offline
         assert await client.produce() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 4
+
+
+async def test_deletions_that_cannot_be_written_down_are_told_and_can_be_repeated(
+    tmp_path: Path,
+) -> None:
+    files = FullDisk()
+    async with running_node(tmp_path, files=files) as node, Client(node) as client:
+        await client.create()
+        assert await client.produce() == [ErrorCode.NONE] * 4
+        files.full = (LOG_STARTS,)
+        assert await client.delete_records(1) == [STORAGE] * 4
+        out_of_range = [ErrorCode.OFFSET_OUT_OF_RANGE] * 4
+        assert await client.delete_records(2) == out_of_range, "each has its own reason"
+        files.full = ()
+        assert await client.delete_records(1) == [ErrorCode.NONE] * 4
+        tables = read_offsets(files, str(tmp_path / LOG_STARTS))
+        assert sorted(tables.values()) == [1] * 4
