@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from headrace.core.broker_configs import BrokerConfig
+from headrace.core.files import Buffer
 from headrace.core.seams import Clock
 from headrace.log.real_files import RealFile
 from headrace.node.node import Node
@@ -34,6 +35,20 @@ class UnreadableFiles(UnsyncedFileSystem):
     def _require_permission(self, path: str) -> None:
         if any(part in path for part in self.parts):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+
+class FullDisk(UnsyncedFileSystem):
+    """A disk without room for some files that are written as a whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # What the paths of these files contain.
+        self.full: tuple[str, ...] = ()
+
+    def write_file(self, path: str, data: Buffer) -> None:
+        if any(part in path for part in self.full):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        super().write_file(path, data)
 
 
 @asynccontextmanager

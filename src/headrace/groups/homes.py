@@ -18,8 +18,10 @@ from headrace.replication.replicas import Replicas
 
 logger = logging.getLogger(__name__)
 
-# How long to wait before a shard that could not be read is tried again.
+# How long to wait before a shard that could not be read is tried again: as long at least, and so
+# many times what the attempt took, since nobody can say whether the next one will succeed.
 RETRY_SECONDS = 1.0
+RETRY_PAUSES = 10
 
 
 class Home:
@@ -53,6 +55,8 @@ class Homes:
         self._on_failure = on_failure
         self._ready: dict[int, Home] = {}
         self._queue: deque[int] = deque()
+        # Those whose last attempt failed.
+        self._failing: set[int] = set()
         self._loader: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -61,7 +65,8 @@ class Homes:
 
     @property
     def is_loading(self) -> bool:
-        return bool(self._queue) or self._loader is not None
+        """Whether there are groups that will soon be known; one that fails holds up nobody."""
+        return any(index not in self._failing for index in self._queue)
 
     def at(self, index: int) -> Home | None:
         return self._ready.get(index)
@@ -115,6 +120,8 @@ class Homes:
             raise ApiError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE if offline else ErrorCode.NOT_COORDINATOR
             )
+        if index in self._failing:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if partition.log.log_start_offset == partition.log.log_end_offset:
             return self._settle(index, partition, Shard())
         self._enqueue(index, first=True)
@@ -137,26 +144,33 @@ class Homes:
                 index = self._queue[0]
                 partition = self._replicas.find(OFFSETS_TOPIC, index)
                 if partition is not None and index not in self._ready:
-                    try:
-                        shard = await load(partition)
-                        if self._replicas.find(OFFSETS_TOPIC, index) is partition:
-                            self._settle(index, partition, shard)
-                    except Exception as error:  # whatever it was: the other shards have their turn
-                        expected = isinstance(error, HeadraceError | OSError)
-                        logger.error(
-                            "cannot load groups: partition=%s error=%s",
-                            index,
-                            error,
-                            exc_info=None if expected else error,
-                        )
-                        self._ready.pop(index, None)
-                        self._queue.rotate(-1)
-                        await asyncio.sleep(RETRY_SECONDS)
-                        continue
+                    await self._load(index, partition)
                 if index in self._queue:
                     self._queue.remove(index)
         finally:
             self._loader = None
+
+    async def _load(self, index: int, partition: Partition) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            shard = await load(partition)
+            if self._replicas.find(OFFSETS_TOPIC, index) is partition:
+                self._settle(index, partition, shard)
+            self._failing.discard(index)
+        except Exception as error:  # whatever it was: the other shards have their turn
+            pause = max(RETRY_SECONDS, RETRY_PAUSES * (loop.time() - began))
+            expected = isinstance(error, HeadraceError | OSError)
+            logger.error(
+                "cannot load groups: partition=%s error=%s retry_ms=%d",
+                index,
+                error,
+                pause * 1000,
+                exc_info=None if expected else error,
+            )
+            self._ready.pop(index, None)
+            self._failing.add(index)
+            loop.call_later(pause, self._enqueue, index)
 
     def _settle(self, index: int, partition: Partition, shard: Shard) -> Home:
         journal = Journal(partition, self._codec, lambda code: self._on_failure(home, code))

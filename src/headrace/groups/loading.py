@@ -4,12 +4,13 @@ import asyncio
 import logging
 from collections.abc import Iterator
 
+from headrace.core.errors import CorruptBatch
 from headrace.core.ids import Offset
 from headrace.groups.records import decode
 from headrace.groups.shard import Shard
 from headrace.groups.stored_offsets import OffsetReader
 from headrace.protocol.records.decode import Record, decode_payload, record_payload
-from headrace.protocol.records.header import iterate_headers
+from headrace.protocol.records.header import crc_matches, iterate_headers
 from headrace.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -36,10 +37,15 @@ def _records(partition: Partition) -> Iterator[Record]:
     log = partition.log
     position, end = log.log_start_offset, log.log_end_offset
     while position < end:
-        data = log.read(position, READ_BYTES, end)
+        data = memoryview(log.read(position, READ_BYTES, end))
         if not data:
             return
         for at, header in iterate_headers(data):
+            if not crc_matches(data, at, header):
+                # A group that goes on from a wrong offset is worse than one that has to wait.
+                raise CorruptBatch(
+                    f"the batch at offset {header.base_offset} does not match its checksum"
+                )
             if not header.is_control:
                 for record in decode_payload(record_payload(data, header, at), header):
                     if record.offset >= position:

@@ -47,10 +47,25 @@ def encode_table(rows: Iterable[tuple[object, ...]]) -> bytes:
 def read_table(files: FileSystem, path: str, width: int) -> list[list[str]] | None:
     """The rows of the table at `path`, each of `width` words; None if there is no good one."""
     try:
-        text = files.read_file(path).decode()
+        return _rows(path, _read(files, path), width)
+    except OSError as error:
+        _unreadable(path, str(error))
+        return None
+
+
+def _read(files: FileSystem, path: str) -> bytes | None:
+    try:
+        return files.read_file(path)
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
+
+
+def _rows(path: str, data: bytes | None, width: int) -> list[list[str]] | None:
+    if data is None:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
         _unreadable(path, str(error))
         return None
     lines = text.split("\n")
@@ -77,7 +92,19 @@ def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
 
 def find_offsets(files: FileSystem, path: str) -> dict[TopicPartition, Offset] | None:
     """One offset per partition; None if there is no good table."""
-    rows = read_table(files, path, 3)
+    return _offsets(path, read_table(files, path, 3))
+
+
+def require_offsets(files: FileSystem, path: str) -> dict[TopicPartition, Offset]:
+    """One offset per partition; empty if there is no good table.
+
+    Raises `OSError` for one that is there and cannot be read now: it may be a good one, and what
+    is written after it would take its place.
+    """
+    return _offsets(path, _rows(path, _read(files, path), 3)) or {}
+
+
+def _offsets(path: str, rows: list[list[str]] | None) -> dict[TopicPartition, Offset] | None:
     if rows is None:
         return None
     offsets: dict[TopicPartition, Offset] = {}

@@ -27,7 +27,12 @@ from headrace.core.files import DirectoryLock, FileSystem
 from headrace.core.ids import NodeId, Offset, TopicId, TopicPartition
 from headrace.core.seams import Clock, Randomness
 from headrace.log import partition_metadata
-from headrace.log.checkpoints import encode_offsets, find_offsets, read_offsets, replace_file
+from headrace.log.checkpoints import (
+    encode_offsets,
+    find_offsets,
+    replace_file,
+    require_offsets,
+)
 from headrace.log.config import LogConfig
 from headrace.log.directory_checks import (
     make_durable_directory,
@@ -63,6 +68,7 @@ class LogDirectory:
         randomness: Randomness,
         identity: Identity,
         lock: DirectoryLock,
+        log_starts: dict[TopicPartition, Offset],
         *,
         clean: bool,
         is_new: bool,
@@ -80,7 +86,7 @@ class LogDirectory:
         # A new directory has a table from the start: without one nobody knows them any more.
         self._recovery_points_lost = found is None
         self._recovery_points = found or {}
-        self._log_starts = read_offsets(files, f"{path}/{LOG_STARTS}")
+        self._log_starts = log_starts
         names = files.list_directory(path)
         self._on_disk = {tp for name in names if (tp := parse_partition(name)) is not None}
         # Partitions whose directories are still to be renamed, and when their files may go.
@@ -128,8 +134,21 @@ class LogDirectory:
             identity = settle_identity(
                 files, path, randomness, node_id=node_id, cluster_id=cluster_id
             )
+            # Were they taken for absent, deleted records would be back, and stay so. Before the
+            # marker is taken: a refusal must not cost the clean stop.
+            log_starts = require_offsets(files, f"{path}/{LOG_STARTS}")
             clean = take_clean_marker(files, path)
-            return cls(files, path, clock, randomness, identity, lock, clean=clean, is_new=is_new)
+            return cls(
+                files,
+                path,
+                clock,
+                randomness,
+                identity,
+                lock,
+                log_starts,
+                clean=clean,
+                is_new=is_new,
+            )
         except OSError as error:
             lock.release()
             raise StartupRefused(

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from errno import ENOSPC
 from itertools import pairwise, takewhile
 
-from headrace.core.errors import OffsetOutOfRange, StorageError
+from headrace.core.errors import OffsetOutOfRange, StorageError, StorageUnavailable
+from headrace.core.files import NotTried
 from headrace.core.ids import LeaderEpoch, Offset
 from headrace.log.compaction.cleaned import remove_cleaned
 from headrace.log.compaction.plan import SegmentFacts
@@ -203,7 +204,7 @@ class ShapedLog(DurableLog):
         a file that is on its way out."""
         try:
             yield
-        except OSError as error:
+        except (OSError, StorageError) as error:
             self._failure = StorageError(f"half truncated: {self.directory}: {error}")
             raise
 
@@ -349,21 +350,37 @@ class ShapedLog(DurableLog):
 
     def _load_epochs(self) -> EpochCache:
         if self._epochs is None:
-            epochs = EpochCache.load(self.files, self.directory)
-            if epochs is None or epochs.latest < self._segments.active.last_epoch():
-                logger.warning("rebuilding leader epochs: directory=%s", self.directory)
-                epochs = EpochCache()
-                add_epochs(epochs, self._segments.all, self.log_end_offset)
-            epochs.truncate_end(self.log_end_offset)
-            epochs.truncate_start(self.log_start_offset)
-            self._epochs = epochs
+            with self._reading():
+                self._epochs = self._read_epochs()
         return self._epochs
+
+    def _read_epochs(self) -> EpochCache:
+        epochs = EpochCache.load(self.files, self.directory)
+        if epochs is None or epochs.latest < self._segments.active.last_epoch():
+            logger.warning("rebuilding leader epochs: directory=%s", self.directory)
+            epochs = EpochCache()
+            add_epochs(epochs, self._segments.all, self.log_end_offset)
+        epochs.truncate_end(self.log_end_offset)
+        epochs.truncate_start(self.log_start_offset)
+        return epochs
 
     def _load_producers(self) -> ProducerStates:
         states = self._history.states
         if states is None:
-            states = self._history.load(self._segments.all, self.log_end_offset)
+            with self._reading():
+                states = self._history.load(self._segments.all, self.log_end_offset)
         return states
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Whoever asks for one of many partitions must be able to say of this one what is wrong;
+        nothing has changed, and the next call tries anew."""
+        try:
+            yield
+        except NotTried as error:
+            raise StorageUnavailable(f"cannot read {self.directory} now: {error}") from error
+        except OSError as error:
+            raise StorageError(f"cannot read {self.directory}: {error}") from error
 
     def start_epoch(self, epoch: LeaderEpoch) -> None:
         """A leader begins to write at the log's end."""

@@ -26,6 +26,8 @@ CHECKPOINT_BYTES_MAX = 256 * 1024 * 1024
 LOOK_SECONDS = 0.5
 # The pause of a duty that cannot even say how long it should be.
 FAILED_SECONDS = 5.0
+# How often a new partition that could not be opened is tried again.
+OPEN_SECONDS = 5.0
 # How often flushes by age are looked for, at the least.
 FLUSH_LOOK_SECONDS = 1.0
 
@@ -70,6 +72,7 @@ class Housekeeping:
             duties.create_task(self._repeat(self._retention_seconds, self._apply_retention))
             duties.create_task(self._repeat(self._cleaner_seconds, self._cleaning.clean_all))
             duties.create_task(self._repeat(self._flush_seconds, self._flush_overdue))
+            duties.create_task(self._repeat(lambda: OPEN_SECONDS, self._replicas.open_unborn))
 
     async def _repeat(
         self, seconds: Callable[[], float], duty: Callable[[], Awaitable[None]]

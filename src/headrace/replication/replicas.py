@@ -6,7 +6,8 @@ new image finds its partitions ready, or, where there are many, is told to try a
 
     online    its log is open
     offline   the image wants it here and its log could not be opened: every request is answered
-              with KAFKA_STORAGE_ERROR, nothing on disk is touched, the next start tries again
+              with KAFKA_STORAGE_ERROR, nothing on disk is touched, the next start tries again;
+              one that is new and was never open is tried again soon
     absent    the image does not want it here; only then may data on disk be called stray
 
 Other clients wait while the event loop is here, so lists of partitions are worked off in slices
@@ -29,7 +30,7 @@ from headrace.controller.image import (
     Topic,
 )
 from headrace.core.broker_configs import BrokerConfig
-from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError, StorageError
 from headrace.core.ids import LeaderEpoch, NodeId, TopicId, TopicPartition
 from headrace.core.seams import Executor
 from headrace.core.shared_calls import call_each
@@ -68,13 +69,18 @@ class Replicas:
         self._on_dirty = on_dirty
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: dict[TopicPartition, TopicId] = {}
+        # Those of them that were made while this node ran: they hold nothing yet.
+        self._unborn: set[TopicPartition] = set()
         self._image = Image("")
         self._steps = 0
         self._settings: WeakValueDictionary[Overrides, TopicSettings] = WeakValueDictionary()
 
     async def checkpoint_log_starts(self) -> None:
         """Bring deletions of records to disk."""
-        await self._executor.run(lambda: self.directory.checkpoint_log_starts(durable=True))
+        try:
+            await self._executor.run(lambda: self.directory.checkpoint_log_starts(durable=True))
+        except OSError as error:
+            raise StorageError(f"cannot write down where logs start: {error}") from error
 
     def find(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))
@@ -112,7 +118,7 @@ class Replicas:
         for topic in image.topics.values():
             settings = self._settings_of(image, topic.name)
             for index, registration in self._ours(topic):
-                self._lead(topic, index, registration, settings)
+                self._lead(topic, index, registration, settings, loads=True)
         wanted = self._assigned
         self.directory.set_aside(
             partition
@@ -151,6 +157,21 @@ class Replicas:
             if resource.type is ResourceType.TOPIC:
                 await self._follow_configs(image, resource.name)
 
+    async def open_unborn(self) -> None:
+        """Try once more to open what is new and could not be opened: a disk may have got room."""
+        for key in tuple(self._unborn):
+            topic = self._image.topics.get(key.topic)
+            registration = self._image.partition(*key)
+            if topic is None or registration is None or self._offline.get(key) != topic.id:
+                continue  # deleted, or about to be
+            del self._offline[key]
+            settings = self._settings_of(self._image, key.topic)
+            self._lead(topic, key.partition, registration, settings)
+            if key not in self._offline:
+                self._unborn.discard(key)
+                logger.info("partition is online: partition=%s", key)
+            await self._pause()
+
     async def _pause(self) -> None:
         """Let others have their turn after every so many partitions."""
         self._steps += 1
@@ -178,6 +199,8 @@ class Replicas:
         index: int,
         registration: PartitionRegistration,
         settings: TopicSettings,
+        *,
+        loads: bool = False,
     ) -> None:
         """Open a partition if it is new, and take over what the image says about it.
 
@@ -187,6 +210,7 @@ class Replicas:
         if key in self._offline:
             return
         partition = self._partitions.get(key)
+        is_unborn = partition is None and not loads
         try:
             if partition is None:
                 log = self.directory.create(key, topic.id, settings.log)
@@ -201,13 +225,16 @@ class Replicas:
             )
         except Exception as error:
             logger.error(
-                "partition is offline until the next start: partition=%s error=%s",
+                "partition is offline: partition=%s until=%s error=%s",
                 key,
+                "it can be made" if is_unborn else "next start",
                 error,
                 # Whatever else it may be is a mistake of ours and shown whole.
                 exc_info=None if isinstance(error, HeadraceError | OSError) else error,
             )
             self._take_offline(key, topic.id)
+            if is_unborn:
+                self._unborn.add(key)
 
     def _take_offline(self, key: TopicPartition, topic_id: TopicId) -> None:
         self._offline[key] = topic_id
@@ -230,6 +257,7 @@ class Replicas:
                 self.directory.delete(key)
             elif self._offline.get(key) == old.id:
                 del self._offline[key]
+                self._unborn.discard(key)
                 self.directory.delete(key)
             await self._pause()
 
@@ -243,7 +271,13 @@ class Replicas:
         for index, _ in self._ours(topic):
             key = TopicPartition(topic.name, index)
             if key not in self._partitions and self.directory.remembers(key):
-                await self._executor.run(self.directory.forget_deleted)
+                try:
+                    await self._executor.run(self.directory.forget_deleted)
+                except OSError as error:
+                    # Each partition that needs it will fail by itself; others do not need it.
+                    logger.error(
+                        "cannot forget what was deleted: topic=%s error=%s", topic.name, error
+                    )
                 return
             await self._pause()
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from headrace.core.errors import StorageError
+from headrace.core.errors import StartupRefused, StorageError
 from headrace.core.ids import Offset, TopicPartition
 from headrace.log.compaction.checkpoint import CLEANER_OFFSETS, CleanerCheckpoint
 from headrace.log.config import LogConfig
@@ -160,6 +160,21 @@ def test_segments_behind_a_cut_are_set_aside_and_not_removed(
         assert f"renamed_to={segments[2].path()}{suffix}" in caplog.text
         fill(log, 30 - log.log_end_offset)
         content = {s.path(): disk.read_file(s.path()) for s in log.segments[2:]}
+
+
+def test_deleted_records_stay_deleted_where_their_table_could_not_be_read_once() -> None:
+    disk = written()
+    directory = open_directory(disk)
+    opened(directory, ORDERS, OTHER)
+    directory.close()
+    disk.faults.rules = [Fault("open", errno.EACCES, LOG_STARTS)]
+    with pytest.raises(StartupRefused, match=LOG_STARTS):
+        open_directory(disk)
+    disk.faults.rules = []
+    directory = open_directory(disk)
+    assert directory.clean, "the refusal did not cost the clean stop"
+    opened(directory, ORDERS, OTHER)
+    assert [log.log_start_offset for log in directory.logs.values()] == [4, 4]
 
 
 def test_a_stop_is_not_called_clean_for_a_log_that_nobody_opened() -> None:

@@ -1,10 +1,8 @@
 """A partition whose log cannot be opened: its requests are refused, its siblings are served, and
 all of it is there again at the next start that can read it."""
 
-import asyncio
 import logging
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,157 +15,21 @@ from headrace.log.compaction.checkpoint import CLEANER_OFFSETS, CleanerCheckpoin
 from headrace.log.compaction.runner import InlineCompactor
 from headrace.node.cleaning import Cleaning
 from headrace.node.metrics import PARTITIONS_OFFLINE
-from headrace.node.node import Node
 from headrace.node.real_seams import RealClock, ThreadExecutor
 from headrace.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from headrace.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headrace.protocol.messages.delete_groups import DeleteGroupsRequest
-from headrace.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
 from headrace.protocol.messages.delete_topics import DeleteTopicsRequest
 from headrace.protocol.messages.describe_groups import DescribeGroupsRequest
 from headrace.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from headrace.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from headrace.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headrace.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headrace.protocol.messages.heartbeat import HeartbeatRequest
-from headrace.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from headrace.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from headrace.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from headrace.protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-from headrace.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
+from tests.support.four_partitions import RECORDS, Client, fill
 from tests.support.group_wire import commit_request
-from tests.support.logs import batch
 from tests.support.nodes import UnreadableFiles, running_node
-from tests.support.raw_client import RawClient
 
-PARTITIONS = range(4)
 OFFLINE = 1
-RECORDS = 3
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
-PATIENCE_SECONDS = 20
 GROUPS = [f"g{number}" for number in range(12)]
-
-
-class Client(RawClient):
-    """Requests for every partition of `t`; answers as lists by partition."""
-
-    def __init__(self, node: Node) -> None:
-        super().__init__(*node.addresses["PLAINTEXT"])
-
-    async def ask(self, request: Any, version: int) -> Any:
-        return await self.call(request, version)
-
-    async def create(self) -> None:
-        topic = CreatableTopic(
-            name="t",
-            num_partitions=len(PARTITIONS),
-            replication_factor=1,
-            assignments=[],
-            configs=[],
-        )
-        await self.call(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
-
-    async def produce(self) -> list[int]:
-        data = [PartitionProduceData(index=n, records=bytes(batch())) for n in PARTITIONS]
-        request = ProduceRequest(
-            transactional_id=None,
-            acks=-1,
-            timeout_ms=5000,
-            topic_data=[TopicProduceData(name="t", partition_data=data)],
-        )
-        answer = await self.ask(request, 9)
-        return [each.error_code for each in answer.responses[0].partition_responses]
-
-    async def fetch(self) -> list[int]:
-        wanted = [
-            FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1000)
-            for n in PARTITIONS
-        ]
-        request = FetchRequest(
-            topics=[FetchTopic(topic="t", partitions=wanted)], max_wait_ms=0, min_bytes=0
-        )
-        answer = await self.ask(request, 11)
-        return [each.error_code for each in answer.responses[0].partitions]
-
-    async def ends(self) -> list[tuple[int, int]]:
-        wanted = [ListOffsetsPartition(partition_index=n, timestamp=-1) for n in PARTITIONS]
-        request = ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=wanted)]
-        )
-        answer = await self.ask(request, 5)
-        return [(each.error_code, each.offset) for each in answer.topics[0].partitions]
-
-    async def delete_records(self) -> list[int]:
-        wanted = [DeleteRecordsPartition(partition_index=n, offset=0) for n in PARTITIONS]
-        request = DeleteRecordsRequest(
-            topics=[DeleteRecordsTopic(name="t", partitions=wanted)], timeout_ms=5000
-        )
-        answer = await self.ask(request, 2)
-        return [each.error_code for each in answer.topics[0].partitions]
-
-    async def epoch_ends(self) -> list[int]:
-        wanted = [OffsetForLeaderPartition(partition=n, leader_epoch=0) for n in PARTITIONS]
-        request = OffsetForLeaderEpochRequest(
-            replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=wanted)]
-        )
-        answer = await self.ask(request, 3)
-        return [each.error_code for each in answer.topics[0].partitions]
-
-    async def producers(self) -> list[int]:
-        request = DescribeProducersRequest(
-            topics=[TopicRequest(name="t", partition_indexes=list(PARTITIONS))]
-        )
-        answer = await self.ask(request, 0)
-        return [each.error_code for each in answer.topics[0].partitions]
-
-    async def offline_replicas(self) -> list[list[int]]:
-        request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
-        answer = await self.ask(request, 9)
-        found = sorted(answer.topics[0].partitions, key=lambda each: each.partition_index)
-        return [each.offline_replicas for each in found]
-
-    async def committed(self, group: str) -> tuple[int, int]:
-        """Error and offset, once the coordinator has loaded."""
-        asked = OffsetFetchRequestTopics(name="t", partition_indexes=[0])
-        request = OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(group_id=group, topics=[asked])]
-        )
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while True:
-                found = (await self.ask(request, 8)).groups[0]
-                if found.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                    break
-                await asyncio.sleep(0.01)
-        return found.error_code, (
-            -2 if found.error_code else found.topics[0].partitions[0].committed_offset
-        )
-
-
-async def fill(directory: Path) -> None:
-    async with running_node(directory) as node, Client(node) as client:
-        await client.create()
-        for _ in range(RECORDS):
-            assert await client.produce() == [0, 0, 0, 0]
 
 
 def names(directory: Path) -> set[str]:

@@ -4,7 +4,7 @@ import asyncio
 
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
-from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError, StorageError
 from headrace.core.ids import Offset
 from headrace.protocol.message import Message
 from headrace.protocol.messages.delete_records import (
@@ -50,7 +50,13 @@ async def delete_records(
         )
         for topic in request.topics
     ]
-    await ctx.services.replicas.checkpoint_log_starts()
+    try:
+        await ctx.services.replicas.checkpoint_log_starts()
+    except StorageError as error:
+        # Not to be read any more, but a crash could bring them back: the client shall ask again.
+        for answer in (each for topic in topics for each in topic.partitions):
+            if not answer.error_code:
+                answer.error_code, answer.low_watermark = error.code, -1
     return DeleteRecordsResponse(topics=topics)
 
 

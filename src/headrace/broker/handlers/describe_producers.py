@@ -3,7 +3,7 @@
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.controller.names import name_problem
-from headrace.core.errors import ApiError, ErrorCode
+from headrace.core.errors import ApiError, ErrorCode, StorageError
 from headrace.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -47,6 +47,11 @@ def _answer(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
         if topic not in ctx.services.controller.image.topics:
             answer.error_message = "This server does not host this topic-partition."
         return answer
+    try:
+        producers = partition.log.producers
+    except StorageError as error:
+        answer.error_code, answer.error_message = error.code, str(error)
+        return answer
     answer.active_producers = [
         ProducerState(
             producer_id=producer_id,
@@ -56,6 +61,6 @@ def _answer(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
             coordinator_epoch=producer.coordinator_epoch,
             current_txn_start_offset=producer.transaction_start,
         )
-        for producer_id, producer in partition.log.producers
+        for producer_id, producer in producers
     ]
     return answer
