@@ -6,7 +6,7 @@ import headrace
 from headrace.client import ConfigEntry, ConfigResource, ResourceType
 from headrace.core.config_keys import ConfigSource
 from headrace.web.errors import BROKER_NOT_FOUND, HttpError
-from headrace.web.operations import Call, Operations
+from headrace.web.operations import PROXY, Call, Operations
 from headrace.web.topics import ChangeQuery, config_changes
 
 CLUSTER = Operations("cluster")
@@ -63,7 +63,7 @@ async def get_cluster(call: Call) -> Cluster:
     return Cluster(found.cluster_id, found.controller_id, brokers, headrace.__version__)
 
 
-@CLUSTER.get("/brokers", "The numbers of all brokers.", answers=Brokers, errors=(503,))
+@CLUSTER.get("/brokers", "The numbers of all brokers.", answers=Brokers, errors=(503,), **PROXY)
 async def list_brokers(call: Call) -> Brokers:
     found = await call.gateway.admin.describe_cluster()
     return Brokers(sorted(each.node_id for each in found.brokers))

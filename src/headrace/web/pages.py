@@ -11,7 +11,7 @@ from headrace.core.errors import HeadraceError
 from headrace.web import media
 from headrace.web.errors import RETRY, HttpError
 from headrace.web.metrics import CONTENT_TYPE, render
-from headrace.web.operations import Call, Operations
+from headrace.web.operations import PROXY, Call, Operations
 
 PAGES = Operations("about")
 
@@ -27,6 +27,11 @@ _STRICT = (
 
 class Health(msgspec.Struct):
     status: str
+
+
+@PAGES.get("/", "An empty object, as REST Proxy answers here.", answers=dict[str, Any], **PROXY)
+async def root(_: Call) -> dict[str, Any]:
+    return {}
 
 
 @PAGES.get("/healthz", "Whether the process answers.", answers=Health)

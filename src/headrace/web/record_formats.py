@@ -169,15 +169,22 @@ def _shown_headers(headers: Sequence[tuple[str, bytes | None]]) -> list[RecordHe
     return shown
 
 
+def is_json(data: bytes) -> bool:
+    """Whether this can be shown as JSON."""
+    try:
+        _check_json(data)
+        if not data.isascii():
+            data.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
 def _json_writer(marker: bytes) -> Callable[[bytes], bytes]:
     as_text = _text_writer(marker, b',"%b":"text"' % marker)
 
     def write(data: bytes) -> bytes:
-        try:
-            _check_json(data)
-            if not data.isascii():
-                data.decode()
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if not is_json(data):
             return as_text(data)
         if b"\n" in data or b"\r" in data:  # a record is one line
             return msgspec.json.format(data, indent=-1)

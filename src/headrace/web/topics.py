@@ -13,7 +13,7 @@ from headrace.client.core.models import (
 )
 from headrace.core.ids import TopicPartition
 from headrace.web.errors import INTERNAL_TOPIC, HttpError, no_partition
-from headrace.web.operations import INT32_MAX, Call, Operations
+from headrace.web.operations import INT32_MAX, PROXY, Call, Operations
 
 TOPICS = Operations("topics")
 
@@ -44,7 +44,7 @@ class Topic(msgspec.Struct):
     partitions: list[Partition]
 
 
-class TopicsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class TopicsQuery(msgspec.Struct, frozen=True):
     internal: Annotated[
         bool, msgspec.Meta(description="Also the cluster's own topics, such as committed offsets.")
     ] = False
@@ -91,7 +91,11 @@ class LogStart(msgspec.Struct):
 
 
 @TOPICS.get(
-    "/topics", "The names of all topics.", query=TopicsQuery, answers=list[str], errors=(503,)
+    "/topics",
+    "The names of all topics.",
+    answers=list[str],
+    errors=(503,),
+    **{**PROXY, "query": TopicsQuery},
 )
 async def list_topics(call: Call) -> list[str]:
     found = await call.gateway.admin.list_topics(internal=call.query.internal)
@@ -122,7 +126,11 @@ async def create_topic(call: Call) -> Topic:
 
 
 @TOPICS.get(
-    "/topics/{topic}", "One topic with its partitions.", answers=Topic, errors=(404, 422, 503)
+    "/topics/{topic}",
+    "One topic with its partitions.",
+    answers=Topic,
+    errors=(404, 422, 503),
+    **PROXY,
 )
 async def get_topic(call: Call) -> Topic:
     return await _topic(call, call.path["topic"])
@@ -165,6 +173,7 @@ async def delete_topic(call: Call) -> None:
     "The partitions of a topic.",
     answers=list[Partition],
     errors=(404, 422, 503),
+    **PROXY,
 )
 async def list_partitions(call: Call) -> list[Partition]:
     return _partitions(await _describe(call, call.path["topic"]))
@@ -175,6 +184,7 @@ async def list_partitions(call: Call) -> list[Partition]:
     "One partition.",
     answers=Partition,
     errors=(404, 422, 503),
+    **PROXY,
 )
 async def get_partition(call: Call) -> Partition:
     return await find_partition(call)
@@ -185,6 +195,7 @@ async def get_partition(call: Call) -> Partition:
     "Where a partition begins and ends.",
     answers=PartitionOffsets,
     errors=(404, 422, 503),
+    **PROXY,
 )
 async def get_offsets(call: Call) -> PartitionOffsets:
     await find_partition(call)

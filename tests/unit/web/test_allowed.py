@@ -48,7 +48,7 @@ def test_a_query_is_told_what_it_may_say(query: bytes, kind: Any, allowed: str) 
             ProduceBody,
             "one of binary, json, text",
         ),
-        (b'{"auto.commit.enable":3}', NewInstance, "true or false"),
+        (b'{"auto.commit.enable":3}', NewInstance, "true or false, or null"),
         (b'{"to":"middle"}', Reset, "one of earliest, latest, or null"),
     ],
 )
