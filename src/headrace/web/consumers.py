@@ -47,7 +47,7 @@ _GIVES = (media.KAFKA_BINARY, media.KAFKA_JSON, media.KAFKA, media.JSON)
     body=NewInstance,
     body_required=False,
     answers=InstanceMade,
-    errors=(409, 422, 429, 503),
+    errors=(409, 422, 429),
 )
 async def create_instance(call: Call) -> InstanceMade:
     wanted: NewInstance = call.body or NewInstance()
@@ -77,7 +77,7 @@ async def create_instance(call: Call) -> InstanceMade:
     return InstanceMade(name, f"{call.scope['scheme']}://{host}{path}")
 
 
-@CONSUMERS.delete(_BASE, "Close a consumer instance.", status=204, errors=(404, 503))
+@CONSUMERS.delete(_BASE, "Close a consumer instance.", status=204, errors=(404,))
 async def delete_instance(call: Call) -> None:
     await call.door.instances.remove(call.path["group"], call.path["instance"])
 
@@ -87,7 +87,7 @@ async def delete_instance(call: Call) -> None:
     "Subscribe to topics; their partitions are shared with the group.",
     body=Subscription,
     status=204,
-    errors=(404, 409, 422, 503),
+    errors=(404, 409, 422),
 )
 async def subscribe(call: Call) -> None:
     wanted: Subscription = call.body
@@ -113,7 +113,7 @@ async def get_subscription(call: Call) -> SubscriptionOut:
     return SubscriptionOut(sorted(matching(instance.pattern, names, lambda _: True)))
 
 
-@CONSUMERS.delete(f"{_BASE}/subscription", "Unsubscribe.", status=204, errors=(404, 503))
+@CONSUMERS.delete(f"{_BASE}/subscription", "Unsubscribe.", status=204, errors=(404,))
 async def unsubscribe(call: Call) -> None:
     instance = _instance(call)
     async with instance.turn():
@@ -125,7 +125,7 @@ async def unsubscribe(call: Call) -> None:
     "Assign partitions by hand, instead of a subscription.",
     body=Partitions,
     status=204,
-    errors=(404, 409, 422, 503),
+    errors=(404, 409, 422),
 )
 async def assign(call: Call) -> None:
     instance = _instance(call)
@@ -149,7 +149,7 @@ async def get_assignments(call: Call) -> Partitions:
     "Go on from other offsets.",
     body=Offsets,
     status=204,
-    errors=(404, 409, 422, 503),
+    errors=(404, 409, 422),
 )
 async def seek(call: Call) -> None:
     await _seek(call, {each.where(): each.offset for each in call.body.offsets})
@@ -160,7 +160,7 @@ async def seek(call: Call) -> None:
     "Go to the first records.",
     body=Partitions,
     status=204,
-    errors=(404, 409, 422, 503),
+    errors=(404, 409, 422),
 )
 async def seek_to_beginning(call: Call) -> None:
     await _seek(call, {each.where(): EARLIEST for each in call.body.partitions})
@@ -171,7 +171,7 @@ async def seek_to_beginning(call: Call) -> None:
     "Go behind the last records.",
     body=Partitions,
     status=204,
-    errors=(404, 409, 422, 503),
+    errors=(404, 409, 422),
 )
 async def seek_to_end(call: Call) -> None:
     await _seek(call, {each.where(): LATEST for each in call.body.partitions})
@@ -181,7 +181,7 @@ async def seek_to_end(call: Call) -> None:
     f"{_BASE}/positions",
     "The offsets of the next records.",
     answers=Offsets,
-    errors=(404, 409, 503),
+    errors=(404, 409),
 )
 async def get_positions(call: Call) -> Offsets:
     instance = _instance(call)
@@ -200,7 +200,7 @@ async def get_positions(call: Call) -> Offsets:
     query=RecordsQuery,
     answers=list[RecordOut],
     produces=_GIVES,
-    errors=(404, 409, 416, 429, 503),
+    errors=(404, 409, 416, 429),
     is_raw=True,
     chooses_media=True,
 )
@@ -227,7 +227,7 @@ async def read_records(call: Call) -> None:
     body=OffsetsToCommit,
     body_required=False,
     status=204,
-    errors=(404, 409, 422, 503),
+    errors=(404, 409, 422),
 )
 async def commit_offsets(call: Call) -> None:
     instance = _instance(call)
@@ -252,7 +252,7 @@ async def commit_offsets(call: Call) -> None:
     body=Partitions,
     body_required=False,
     answers=Offsets,
-    errors=(404, 409, 422, 503),
+    errors=(404, 409, 422),
 )
 async def get_committed(call: Call) -> Offsets:
     instance = _instance(call)

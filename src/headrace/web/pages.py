@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.core.errors import HeadraceError
 from headrace.web import media
-from headrace.web.errors import RETRY, HttpError
+from headrace.web.errors import RETRY_AFTER, HttpError
 from headrace.web.metrics import CONTENT_TYPE, render
 from headrace.web.operations import PROXY, Call, Operations
 
@@ -46,7 +46,9 @@ async def readyz(call: Call) -> Health:
             await call.gateway.admin.describe_cluster()
     except (TimeoutError, HeadraceError) as error:
         reason = str(error) or f"not within {_READY_SECONDS} seconds"
-        raise HttpError(RETRY, f"no broker answers: {reason}", hint="ask again later") from error
+        raise HttpError(
+            503, f"no broker answers: {reason}", hint="ask again later", headers=RETRY_AFTER
+        ) from error
     return Health("ready")
 
 

@@ -94,7 +94,6 @@ class LogStart(msgspec.Struct):
     "/topics",
     "The names of all topics.",
     answers=list[str],
-    errors=(503,),
     **{**PROXY, "query": TopicsQuery},
 )
 async def list_topics(call: Call) -> list[str]:
@@ -109,7 +108,7 @@ async def list_topics(call: Call) -> list[str]:
     body=TopicIn,
     answers=Topic,
     status=201,
-    errors=(409, 422, 503),
+    errors=(409, 422),
 )
 async def create_topic(call: Call) -> Topic:
     wanted: TopicIn = call.body
@@ -129,7 +128,7 @@ async def create_topic(call: Call) -> Topic:
     "/topics/{topic}",
     "One topic with its partitions.",
     answers=Topic,
-    errors=(404, 422, 503),
+    errors=(404, 422),
     **PROXY,
 )
 async def get_topic(call: Call) -> Topic:
@@ -142,7 +141,7 @@ async def get_topic(call: Call) -> Topic:
     query=ChangeQuery,
     body=TopicChange,
     answers=Topic,
-    errors=(404, 422, 503),
+    errors=(404, 422),
 )
 async def change_topic(call: Call) -> Topic:
     name, change, dry_run = call.path["topic"], call.body, call.query.dry_run
@@ -161,7 +160,7 @@ async def change_topic(call: Call) -> Topic:
     "/topics/{topic}",
     "Delete a topic with all its records.",
     status=204,
-    errors=(404, 422, 503),
+    errors=(404, 422),
 )
 async def delete_topic(call: Call) -> None:
     _refuse_internal(await _describe(call, call.path["topic"]))
@@ -172,7 +171,7 @@ async def delete_topic(call: Call) -> None:
     "/topics/{topic}/partitions",
     "The partitions of a topic.",
     answers=list[Partition],
-    errors=(404, 422, 503),
+    errors=(404, 422),
     **PROXY,
 )
 async def list_partitions(call: Call) -> list[Partition]:
@@ -183,7 +182,7 @@ async def list_partitions(call: Call) -> list[Partition]:
     "/topics/{topic}/partitions/{partition}",
     "One partition.",
     answers=Partition,
-    errors=(404, 422, 503),
+    errors=(404, 422),
     **PROXY,
 )
 async def get_partition(call: Call) -> Partition:
@@ -194,7 +193,7 @@ async def get_partition(call: Call) -> Partition:
     "/topics/{topic}/partitions/{partition}/offsets",
     "Where a partition begins and ends.",
     answers=PartitionOffsets,
-    errors=(404, 422, 503),
+    errors=(404, 422),
     **PROXY,
 )
 async def get_offsets(call: Call) -> PartitionOffsets:
@@ -210,7 +209,7 @@ async def get_offsets(call: Call) -> PartitionOffsets:
     "Delete the records of a partition before an offset.",
     query=DeleteRecordsQuery,
     answers=LogStart,
-    errors=(404, 416, 422, 503),
+    errors=(404, 416, 422),
 )
 async def delete_records(call: Call) -> LogStart:
     number, topic = call.number("partition"), await _describe(call, call.path["topic"])
