@@ -13,6 +13,7 @@ from typing import Final
 
 from headrace.client.aio.consumer import AsyncConsumer
 from headrace.client.core.consumer_settings import ConsumerSettings
+from headrace.client.core.fetched import Wants
 from headrace.client.core.group_models import CommittedOffset
 from headrace.client.core.models import OffsetSpec
 from headrace.core.errors import HeadraceError
@@ -144,13 +145,16 @@ class Member:
         return changed
 
     async def poll(
-        self, timeout_ms: float, max_records: int = _RECORDS
+        self, timeout_ms: float, max_records: int = _RECORDS, wants: Wants | None = None
     ) -> dict[TopicPartition, list[Record]]:
-        """Records by partition; waits up to `timeout_ms` for the first."""
+        """Records by partition; waits up to `timeout_ms` for the first.
+
+        `wants` may stop before a record, which is then the first of the next poll.
+        """
         async with self._turn:
             await self._rest()
             try:
-                return await self._consumer.poll(timeout_ms, max_records)
+                return await self._consumer.poll(timeout_ms, max_records, wants)
             finally:
                 self._tend()
 

@@ -39,7 +39,10 @@ def create_app(door: Door) -> Guard:
 
 
 class _ByParts:
-    """Wraps a router: a slash that is part of a name, `%2F`, does not part the path."""
+    """Wraps a router: a slash that is part of a name, `%2F`, does not part the path.
+
+    One at the end of a path means nothing, as in REST Proxy.
+    """
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -50,6 +53,8 @@ class _ByParts:
             parts = (unquote(part) for part in raw.decode("ascii").split("/"))
             path = "/".join(part.replace("/", SLASH) for part in parts)
             scope = {**scope, "path": path}
+        if scope["path"].endswith("/") and scope["path"] != "/":
+            scope = {**scope, "path": scope["path"][:-1]}
         await self._router(scope, receive, send)
 
 

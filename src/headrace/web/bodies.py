@@ -1,6 +1,7 @@
 """Request bodies: read within a limit, decoded into the type that a route declares."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, MutableMapping
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from headrace.web.errors import BODIES_FULL, RETRY_AFTER, HttpError
 from headrace.web.operations import Call
 
 _CLOSE: Final = (b"connection", b"close")
+_WRONG_TYPE: Final = re.compile("Expected `[^`]+`, got `")
 
 
 class ClientGone(Exception):
@@ -108,15 +110,16 @@ def too_large(limit: int) -> HttpError:
     )
 
 
-def decode(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
-    """The typed body; malformed JSON and wrong types are told apart."""
+def decode(decoder: "msgspec.json.Decoder[Any]", body: bytes, *, wrong_type: int = 422) -> Any:
+    """The typed body; malformed JSON, wrong types and what is missing are told apart."""
     try:
         # What is kept undecoded (`Raw`) is not checked by the decoder.
         body.decode()
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         told = explained(decoder.type, error)
-        raise HttpError(422, told, hint="see /docs for what this route takes") from None
+        code = wrong_type if _WRONG_TYPE.match(told) else 422
+        raise HttpError(code, told, hint="see /docs for what this route takes") from None
     except msgspec.DecodeError as error:
         raise HttpError(400, f"the body is not valid JSON: {error}") from None
     except UnicodeDecodeError as error:

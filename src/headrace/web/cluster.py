@@ -6,7 +6,7 @@ import headrace
 from headrace.client import ConfigEntry, ConfigResource, ResourceType
 from headrace.core.config_keys import ConfigSource
 from headrace.web.errors import BROKER_NOT_FOUND, HttpError
-from headrace.web.operations import Call, Operations
+from headrace.web.operations import PROXY, Call, Operations
 from headrace.web.topics import ChangeQuery, config_changes
 
 CLUSTER = Operations("cluster")
@@ -53,7 +53,7 @@ class ConfigsIn(msgspec.Struct, forbid_unknown_fields=True):
     configs: dict[str, str | None]
 
 
-@CLUSTER.get("/cluster", "The cluster and its brokers.", answers=Cluster, errors=(503,))
+@CLUSTER.get("/cluster", "The cluster and its brokers.", answers=Cluster)
 async def get_cluster(call: Call) -> Cluster:
     found = await call.gateway.admin.describe_cluster()
     brokers = [
@@ -63,13 +63,13 @@ async def get_cluster(call: Call) -> Cluster:
     return Cluster(found.cluster_id, found.controller_id, brokers, headrace.__version__)
 
 
-@CLUSTER.get("/brokers", "The numbers of all brokers.", answers=Brokers, errors=(503,))
+@CLUSTER.get("/brokers", "The numbers of all brokers.", answers=Brokers, **PROXY)
 async def list_brokers(call: Call) -> Brokers:
     found = await call.gateway.admin.describe_cluster()
     return Brokers(sorted(each.node_id for each in found.brokers))
 
 
-@CLUSTER.get("/brokers/{broker}", "One broker.", answers=Broker, errors=(404, 503))
+@CLUSTER.get("/brokers/{broker}", "One broker.", answers=Broker, errors=(404,))
 async def get_broker(call: Call) -> Broker:
     return await _broker(call)
 
@@ -78,7 +78,7 @@ async def get_broker(call: Call) -> Broker:
     "/brokers/{broker}/configs",
     "The configs of a broker.",
     answers=list[Config],
-    errors=(404, 503),
+    errors=(404,),
 )
 async def broker_configs(call: Call) -> list[Config]:
     broker = await _broker(call)
@@ -91,7 +91,7 @@ async def broker_configs(call: Call) -> list[Config]:
     query=ChangeQuery,
     body=ConfigsIn,
     answers=list[Config],
-    errors=(404, 422, 503),
+    errors=(404, 422),
 )
 async def change_broker_configs(call: Call) -> list[Config]:
     broker = await _broker(call)
@@ -102,7 +102,7 @@ async def change_broker_configs(call: Call) -> list[Config]:
     "/topics/{topic}/configs",
     "The configs of a topic.",
     answers=list[Config],
-    errors=(404, 422, 503),
+    errors=(404, 422),
 )
 async def topic_configs(call: Call) -> list[Config]:
     return await _configs(call, ConfigResource(ResourceType.TOPIC, call.path["topic"]))
@@ -114,7 +114,7 @@ async def topic_configs(call: Call) -> list[Config]:
     query=ChangeQuery,
     body=ConfigsIn,
     answers=list[Config],
-    errors=(404, 422, 503),
+    errors=(404, 422),
 )
 async def change_topic_configs(call: Call) -> list[Config]:
     return await _change(call, ConfigResource(ResourceType.TOPIC, call.path["topic"]))

@@ -1,6 +1,10 @@
-"""Bodies and queries of consumer instances, as REST Proxy v2 has them."""
+"""Bodies and queries of consumer instances, as REST Proxy v2 has them.
 
-from typing import Annotated, Literal
+Queries, and the config of a new instance, may have more in them than is known here: clients send
+what other proxies understand. Numbers out of range mean the default or the limit.
+"""
+
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -8,29 +12,39 @@ from headrace.core.ids import TopicPartition
 from headrace.web.record_formats import Offset, PartitionNumber
 
 Flag = Literal["true", "false"] | bool
-Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=600_000)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=249, pattern="^[^/]+$")]
+Number = int | str | None
+
+WAIT_MS_MAX: Final = 600_000
+ANSWER_BYTES: Final = 1024 * 1024
+ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class NewInstance(
     msgspec.Struct,
-    forbid_unknown_fields=True,
     rename={
         "auto_offset_reset": "auto.offset.reset",
         "auto_commit_enable": "auto.commit.enable",
         "fetch_min_bytes": "fetch.min.bytes",
+        "response_min_bytes": "responseMinBytes",
         "consumer_request_timeout_ms": "consumer.request.timeout.ms",
+        "request_wait_ms": "requestWaitMs",
     },
 ):
-    """A consumer instance to create. Numbers and flags may be strings, as in REST Proxy."""
+    """A consumer instance to create. Numbers and flags may be strings, as in REST Proxy.
 
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=249, pattern="^[^/]+$")] | None = (
-        None
-    )
-    format: str = "binary"
-    auto_offset_reset: str = "latest"
-    auto_commit_enable: Flag = True
-    fetch_min_bytes: int | str | None = None
-    consumer_request_timeout_ms: int | str | None = None
+    What has two names there has them here; `id` is the older one of `name`, and wins.
+    """
+
+    id: Name | None = None
+    name: Name | None = None
+    format: str | None = None
+    auto_offset_reset: str | None = None
+    auto_commit_enable: Flag | None = None
+    fetch_min_bytes: Number = None
+    response_min_bytes: Number = None
+    consumer_request_timeout_ms: Number = None
+    request_wait_ms: Number = None
 
 
 class InstanceMade(msgspec.Struct):
@@ -43,15 +57,14 @@ class InstanceMade(msgspec.Struct):
 class Subscription(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Topics by name, or by a pattern (RE2 syntax)."""
 
-    topics: list[str] = []
+    topics: list[str] | None = None
     topic_pattern: Annotated[str, msgspec.Meta(min_length=1)] | None = None
 
 
 class SubscriptionOut(msgspec.Struct):
-    """What an instance is subscribed to."""
+    """The topics that an instance is subscribed to; of a pattern, those that match now."""
 
     topics: list[str]
-    topic_pattern: Annotated[str, msgspec.Meta(min_length=1)] | None = None
 
 
 class PartitionName(msgspec.Struct, forbid_unknown_fields=True):
@@ -88,16 +101,32 @@ class Offsets(msgspec.Struct, forbid_unknown_fields=True):
     offsets: list[PartitionOffset]
 
 
-class RecordsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class OffsetsToCommit(msgspec.Struct, forbid_unknown_fields=True):
+    """Offsets of some partitions; without any, of everything that was read."""
+
+    offsets: list[PartitionOffset] | None = None
+
+
+class RecordsQuery(msgspec.Struct, frozen=True):
     """How long to wait for records, and how much to return."""
 
-    timeout: Milliseconds | None = None
-    max_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 * 1024 * 1024)] = 1024 * 1024
+    timeout: Annotated[
+        int,
+        msgspec.Meta(
+            description="Milliseconds to wait for the first record; 0 or less: "
+            "consumer.request.timeout.ms of the instance."
+        ),
+    ] = -1
+    max_bytes: Annotated[
+        int,
+        msgspec.Meta(
+            description="Bytes of keys and values at most, but one record at least; 0 or less: "
+            "1 MiB. At most 64 MiB."
+        ),
+    ] = -1
 
+    def bytes_at_most(self) -> int:
+        return ANSWER_BYTES if self.max_bytes <= 0 else min(self.max_bytes, ANSWER_BYTES_MAX)
 
-class CommitQuery(
-    msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename={"async_": "async"}
-):
-    """REST Proxy knows `async`; the answer here always says that offsets are stored."""
-
-    async_: Flag = "false"
+    def wait_ms(self, otherwise: int) -> int:
+        return otherwise if self.timeout <= 0 else min(self.timeout, WAIT_MS_MAX)

@@ -7,13 +7,15 @@ from headrace.client.core.group_models import CommittedOffset
 from headrace.client.core.models import EARLIEST, LATEST, OffsetSpec
 from headrace.core.ids import TopicPartition
 from headrace.gateway import MemberSettings
+from headrace.groups.consumer.patterns import matching
 from headrace.web import media
 from headrace.web.consumer_answers import RecordsAnswer
 from headrace.web.consumer_shapes import (
-    CommitQuery,
+    WAIT_MS_MAX,
     InstanceMade,
     NewInstance,
     Offsets,
+    OffsetsToCommit,
     PartitionName,
     PartitionOffset,
     Partitions,
@@ -23,20 +25,20 @@ from headrace.web.consumer_shapes import (
 )
 from headrace.web.door import while_connected
 from headrace.web.errors import (
-    ALREADY_SUBSCRIBED,
+    FORMAT_MISMATCH,
     ILLEGAL_STATE,
     INVALID_CONSUMER_CONFIG,
     HttpError,
 )
 from headrace.web.instances import Given, Instance, new_name
-from headrace.web.operations import Call, Operations
+from headrace.web.operations import PROXY, Call, Operations
 from headrace.web.record_formats import RecordOut
 
-CONSUMERS = Operations("consumers")
+CONSUMERS = Operations("consumers", PROXY)
 
 _BASE = "/consumers/{group}/instances/{instance}"
 _MEDIA = {"json": media.KAFKA_JSON, "binary": media.KAFKA_BINARY, "text": media.JSON}
-_GIVES = media.RECORDS
+_GIVES = (media.KAFKA_BINARY, media.KAFKA_JSON, media.KAFKA, media.JSON)
 
 
 @CONSUMERS.post(
@@ -45,33 +47,37 @@ _GIVES = media.RECORDS
     body=NewInstance,
     body_required=False,
     answers=InstanceMade,
-    errors=(409, 422, 429, 503),
+    errors=(409, 422, 429),
 )
 async def create_instance(call: Call) -> InstanceMade:
     wanted: NewInstance = call.body or NewInstance()
-    group, name = call.path["group"], wanted.name or new_name()
+    group, name = call.path["group"], wanted.id or wanted.name or new_name()
     if name in (".", ".."):
         raise HttpError(422, f"an instance cannot be named {name!r}: no address would lead to it")
     instances = call.door.instances
     instances.check_room(group, name)
-    settings = MemberSettings(
-        offset_reset=_choice("auto.offset.reset", wanted.auto_offset_reset, _RESETS)
+    reset = _choice("auto.offset.reset", wanted.auto_offset_reset or "latest", _RESETS)
+    records_media = _MEDIA[_choice("format", (wanted.format or "binary").lower(), tuple(_MEDIA))]
+    min_bytes = _number("fetch.min.bytes", wanted.fetch_min_bytes, wanted.response_min_bytes)
+    timeout_ms = _number(
+        "consumer.request.timeout.ms", wanted.consumer_request_timeout_ms, wanted.request_wait_ms
     )
-    records_media = _MEDIA[_choice("format", wanted.format, tuple(_MEDIA))]
-    _number("fetch.min.bytes", wanted.fetch_min_bytes, 1)
-    timeout_ms = _number("consumer.request.timeout.ms", wanted.consumer_request_timeout_ms, 1000)
     given = Given()
+    settings = MemberSettings(offset_reset=reset)
     member = await call.gateway.join(group, settings=settings, on_gone=given.forget)
-    auto_commit = wanted.auto_commit_enable in (True, "true")
+    auto_commit = wanted.auto_commit_enable in (None, True, "true")
     instance = Instance(group, name, records_media, member, given, auto_commit=auto_commit)
-    instance.request_timeout_ms = min(timeout_ms, 600_000)
+    if min_bytes is not None:
+        instance.min_bytes = min_bytes
+    if timeout_ms is not None:
+        instance.request_timeout_ms = min(timeout_ms, WAIT_MS_MAX)
     instances.add(instance)
     host = (call.header(b"host") or b"").decode("latin-1")
     path = f"/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
     return InstanceMade(name, f"{call.scope['scheme']}://{host}{path}")
 
 
-@CONSUMERS.delete(_BASE, "Close a consumer instance.", status=204, errors=(404, 503))
+@CONSUMERS.delete(_BASE, "Close a consumer instance.", status=204, errors=(404,))
 async def delete_instance(call: Call) -> None:
     await call.door.instances.remove(call.path["group"], call.path["instance"])
 
@@ -81,15 +87,15 @@ async def delete_instance(call: Call) -> None:
     "Subscribe to topics; their partitions are shared with the group.",
     body=Subscription,
     status=204,
-    errors=(404, 409, 422, 503),
+    errors=(404, 409, 422),
 )
 async def subscribe(call: Call) -> None:
     wanted: Subscription = call.body
     if bool(wanted.topics) == (wanted.topic_pattern is not None):
-        raise HttpError(ALREADY_SUBSCRIBED, "give topics or a topic_pattern, one of them")
+        raise HttpError(ILLEGAL_STATE, "give topics or a topic_pattern, one of them")
     instance = _instance(call)
     async with instance.turn():
-        await instance.subscribe(wanted.topics, wanted.topic_pattern)
+        await instance.subscribe(wanted.topics or (), wanted.topic_pattern)
 
 
 @CONSUMERS.get(
@@ -100,10 +106,14 @@ async def subscribe(call: Call) -> None:
 )
 async def get_subscription(call: Call) -> SubscriptionOut:
     instance = _instance(call)
-    return SubscriptionOut(list(instance.topics), instance.pattern)
+    if instance.pattern is None:
+        return SubscriptionOut(list(instance.topics))
+    found = await call.gateway.admin.list_topics(internal=True)
+    names = (topic.name for topic in found)
+    return SubscriptionOut(sorted(matching(instance.pattern, names, lambda _: True)))
 
 
-@CONSUMERS.delete(f"{_BASE}/subscription", "Unsubscribe.", status=204, errors=(404, 503))
+@CONSUMERS.delete(f"{_BASE}/subscription", "Unsubscribe.", status=204, errors=(404,))
 async def unsubscribe(call: Call) -> None:
     instance = _instance(call)
     async with instance.turn():
@@ -115,16 +125,12 @@ async def unsubscribe(call: Call) -> None:
     "Assign partitions by hand, instead of a subscription.",
     body=Partitions,
     status=204,
-    errors=(404, 409, 422, 503),
+    errors=(404, 409, 422),
 )
 async def assign(call: Call) -> None:
     instance = _instance(call)
     partitions = [each.where() for each in call.body.partitions]
     async with instance.turn():
-        for where in partitions:
-            count = await call.gateway.partitions(where.topic)
-            if where.partition >= count:
-                raise HttpError(40402, f"{where.topic} has no partition {where.partition}")
         await instance.assign(partitions)
 
 
@@ -143,7 +149,7 @@ async def get_assignments(call: Call) -> Partitions:
     "Go on from other offsets.",
     body=Offsets,
     status=204,
-    errors=(404, 409, 422, 503),
+    errors=(404, 409, 422),
 )
 async def seek(call: Call) -> None:
     await _seek(call, {each.where(): each.offset for each in call.body.offsets})
@@ -154,7 +160,7 @@ async def seek(call: Call) -> None:
     "Go to the first records.",
     body=Partitions,
     status=204,
-    errors=(404, 409, 422, 503),
+    errors=(404, 409, 422),
 )
 async def seek_to_beginning(call: Call) -> None:
     await _seek(call, {each.where(): EARLIEST for each in call.body.partitions})
@@ -165,7 +171,7 @@ async def seek_to_beginning(call: Call) -> None:
     "Go behind the last records.",
     body=Partitions,
     status=204,
-    errors=(404, 409, 422, 503),
+    errors=(404, 409, 422),
 )
 async def seek_to_end(call: Call) -> None:
     await _seek(call, {each.where(): LATEST for each in call.body.partitions})
@@ -175,7 +181,7 @@ async def seek_to_end(call: Call) -> None:
     f"{_BASE}/positions",
     "The offsets of the next records.",
     answers=Offsets,
-    errors=(404, 409, 503),
+    errors=(404, 409),
 )
 async def get_positions(call: Call) -> Offsets:
     instance = _instance(call)
@@ -188,26 +194,26 @@ async def get_positions(call: Call) -> Offsets:
 
 @CONSUMERS.get(
     f"{_BASE}/records",
-    "The next records of an instance; waits for the first. Reading again says that what was read "
-    "before is processed, which auto.commit.enable then commits.",
+    "The next records of an instance, collected for consumer.request.timeout.ms (or timeout, if "
+    "that is shorter), or until there are fetch.min.bytes or max_bytes of them. Reading again says "
+    "that what was read before is processed, which auto.commit.enable then commits.",
     query=RecordsQuery,
     answers=list[RecordOut],
     produces=_GIVES,
-    errors=(404, 409, 416, 429, 503),
+    errors=(404, 409, 416, 429),
     is_raw=True,
+    chooses_media=True,
 )
 async def read_records(call: Call) -> None:
     instance = _instance(call)
+    call.media = _records_media(call, instance)
     instance.check_reading()
-    if call.header(b"accept") in (None, b"*/*"):
-        call.media = instance.media
     query: RecordsQuery = call.query
-    wait_ms = instance.request_timeout_ms if query.timeout is None else query.timeout
     async with instance.answering(call):
         await instance.commit_delivered()
         try:
-            answer = RecordsAnswer(call, instance, query.max_bytes)
-            await while_connected(call, answer.run(wait_ms))
+            answer = RecordsAnswer(call, instance, query.bytes_at_most())
+            await while_connected(call, answer.run(query.wait_ms(instance.request_timeout_ms)))
         except BaseException:
             # Nobody has seen these, or not all: the next request gets them again.
             instance.take_back()
@@ -218,15 +224,14 @@ async def read_records(call: Call) -> None:
 @CONSUMERS.post(
     f"{_BASE}/offsets",
     "Commit that records are processed: the given ones and all before them, or all that were read.",
-    query=CommitQuery,
-    body=Offsets,
+    body=OffsetsToCommit,
     body_required=False,
     status=204,
-    errors=(404, 409, 422, 503),
+    errors=(404, 409, 422),
 )
 async def commit_offsets(call: Call) -> None:
     instance = _instance(call)
-    wanted: Offsets | None = call.body
+    wanted: OffsetsToCommit | None = call.body
     async with instance.turn():
         if wanted is None or not wanted.offsets:
             instance.check_reading()
@@ -247,7 +252,7 @@ async def commit_offsets(call: Call) -> None:
     body=Partitions,
     body_required=False,
     answers=Offsets,
-    errors=(404, 409, 422, 503),
+    errors=(404, 409, 422),
 )
 async def get_committed(call: Call) -> Offsets:
     instance = _instance(call)
@@ -280,13 +285,29 @@ def _choice(name: str, value: str, known: tuple[str, ...]) -> str:
     return value
 
 
-def _number(name: str, value: int | str | None, default: int) -> int:
-    if value is None or value == -1:
-        return default
-    text = str(value)
+def _number(name: str, *values: int | str | None) -> int | None:
+    """The first that is given; -1 stands for none."""
+    text = next((str(value) for value in values if value is not None), "-1")
+    if text == "-1":
+        return None
     if not (text.isascii() and text.isdecimal()) or len(text) > 10:
         raise HttpError(INVALID_CONSUMER_CONFIG, f"{name} {text[:40]!r} is not a number")
     return int(text)
+
+
+def _records_media(call: Call, instance: Instance) -> str:
+    """The format is the instance's; the client may call it by a name that leaves it open."""
+    accept = call.header(b"accept")
+    try:
+        return media.answer_type(accept, (instance.media, media.KAFKA, media.JSON))
+    except HttpError as error:
+        if accept is None or not media.names_a_format(accept):
+            raise
+        raise HttpError(
+            FORMAT_MISMATCH,
+            f"the format of this instance is {instance.media}",
+            hint="create an instance with the format that you want to read",
+        ) from error
 
 
 def _instance(call: Call) -> Instance:

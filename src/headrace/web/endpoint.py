@@ -60,7 +60,9 @@ class Endpoint:
             operation = self._by_method.get(method)
             if operation is None:
                 raise self._wrong_method(method)
-            call.media = media.answer_type(call.header(b"accept"), operation.produces)
+            # Where nothing is to be told, no type is wrong.
+            if operation.answers is not None and not operation.chooses_media:
+                call.media = media.answer_type(call.header(b"accept"), operation.produces)
             call.query = read_query(scope["query_string"], operation.query)
             if operation.is_raw:
                 await operation.handler(call)

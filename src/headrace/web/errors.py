@@ -50,22 +50,30 @@ class HttpError(HeadraceError):
 
 
 INTERNAL_TOPIC: Final = 40304
+NOT_ALLOWED: Final = 40301
 TOPIC_NOT_FOUND: Final = 40401
 PARTITION_NOT_FOUND: Final = 40402
 INSTANCE_NOT_FOUND: Final = 40403
 GROUP_NOT_FOUND: Final = 40405
 BROKER_NOT_FOUND: Final = 40407
-ALREADY_SUBSCRIBED: Final = 40901
+FORMAT_MISMATCH: Final = 40601
 INSTANCE_EXISTS: Final = 40902
 ILLEGAL_STATE: Final = 40903
 INVALID_CONSUMER_CONFIG: Final = 42204
 TOO_MANY_RECORDS: Final = 41304
 OFFSET_OUT_OF_RANGE: Final = 41601
 TOO_MANY: Final = 42901
-RETRY: Final = 50301
+RETRY: Final = 50003
 BODIES_FULL: Final = 50303
 UNEXPECTED: Final = 50002
 
+FORBIDDEN: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
 # A refusal by a Kafka rule, as (code of this door, hint where the error itself brings none).
 _BY_KAFKA_CODE: Final[dict[ErrorCode, tuple[int, str]]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: (TOPIC_NOT_FOUND, "GET /topics lists the topics"),
@@ -77,9 +85,7 @@ _BY_KAFKA_CODE: Final[dict[ErrorCode, tuple[int, str]]] = {
         INSTANCE_NOT_FOUND,
         "the group has dropped this consumer; create and subscribe it again",
     ),
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: (40301, ""),
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: (40301, ""),
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: (40301, ""),
+    **dict.fromkeys(FORBIDDEN, (NOT_ALLOWED, "")),
     ErrorCode.TOPIC_ALREADY_EXISTS: (40904, ""),
     ErrorCode.NON_EMPTY_GROUP: (40905, "stop the group's consumers first"),
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: (40905, "stop the group's consumers first"),
@@ -131,6 +137,11 @@ _UNANSWERED: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_E
 RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 
 
+def may_pass(error: HeadraceError) -> bool:
+    """Whether the same request may well work a little later."""
+    return error.retriable or error.code in _UNANSWERED
+
+
 def no_partition(topic: str, partition: int, count: int) -> HttpError:
     """The answer to a request for a partition that the topic has not."""
     return HttpError(
@@ -151,7 +162,7 @@ def of_failure(error: HeadraceError) -> HttpError:
         return HttpError(known[0], message, hint=error.hint or known[1], kafka_error=code.name)
     if code in _UNPROCESSABLE:
         return HttpError(422, message, hint=error.hint, kafka_error=code.name)
-    if error.retriable or code in _UNANSWERED:
+    if may_pass(error):
         hint = error.hint or "this may pass: send the request again"
         return HttpError(RETRY, message, hint=hint, kafka_error=code.name, headers=RETRY_AFTER)
     return HttpError(UNEXPECTED, message, hint=error.hint, kafka_error=code.name)

@@ -84,7 +84,7 @@ class Moved(msgspec.Struct):
     after: int
 
 
-@GROUPS.get("/groups", "All groups.", answers=list[GroupListed], errors=(503,))
+@GROUPS.get("/groups", "All groups.", answers=list[GroupListed])
 async def list_groups(call: Call) -> list[GroupListed]:
     found = await call.gateway.admin.list_groups()
     listed = [GroupListed(each.group_id, each.state, each.group_type) for each in found]
@@ -92,7 +92,7 @@ async def list_groups(call: Call) -> list[GroupListed]:
 
 
 @GROUPS.get(
-    "/groups/{group}", "One group: its members and their lag.", answers=Group, errors=(404, 503)
+    "/groups/{group}", "One group: its members and their lag.", answers=Group, errors=(404,)
 )
 async def get_group(call: Call) -> Group:
     described = await _describe(call)
@@ -121,15 +121,13 @@ async def get_group(call: Call) -> Group:
     "/groups/{group}",
     "Delete a group with its offsets; it must have no members.",
     status=204,
-    errors=(404, 409, 503),
+    errors=(404, 409),
 )
 async def delete_group(call: Call) -> None:
     await call.gateway.admin.delete_groups([call.path["group"]])
 
 
-@GROUPS.get(
-    "/groups/{group}/lag", "How far a group is behind.", answers=list[Lag], errors=(404, 503)
-)
+@GROUPS.get("/groups/{group}/lag", "How far a group is behind.", answers=list[Lag], errors=(404,))
 async def get_lag(call: Call) -> list[Lag]:
     await _describe(call)
     return await _lag(call)
@@ -139,7 +137,6 @@ async def get_lag(call: Call) -> list[Lag]:
     "/groups/{group}/offsets",
     "What a group has committed: the offset of the next record of each partition.",
     answers=Offsets,
-    errors=(503,),
 )
 async def get_group_offsets(call: Call) -> Offsets:
     found = await call.gateway.offsets(call.path["group"])
@@ -156,7 +153,7 @@ async def get_group_offsets(call: Call) -> Offsets:
     "Commit offsets of a group without members: of each partition, the next record to read.",
     body=Offsets,
     status=204,
-    errors=(404, 409, 422, 503),
+    errors=(404, 409, 422),
 )
 async def commit_group_offsets(call: Call) -> None:
     wanted: Offsets = call.body
@@ -174,7 +171,7 @@ async def commit_group_offsets(call: Call) -> None:
     "Set a group without members to another place; dry_run only tells what would be.",
     body=Reset,
     answers=list[Moved],
-    errors=(404, 409, 422, 503),
+    errors=(404, 409, 422),
 )
 async def reset_group(call: Call) -> list[Moved]:
     wanted: Reset = call.body

@@ -9,9 +9,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Final
 from uuid import uuid4
 
+from headrace.client.core.fetched import Wants
 from headrace.core.ids import TopicPartition
 from headrace.gateway import Member
 from headrace.protocol.records.decode import Record
@@ -59,9 +61,12 @@ class Instance:
         self.group = group
         self.name = name
         self.media = media
-        """The content type of records, unless a request asks for another."""
+        """The content type of records."""
         self.member = member
         self.request_timeout_ms = 1000
+        """How long an answer collects records."""
+        self.min_bytes: float = inf
+        """How many are enough for an answer to end before that."""
         self.topics: tuple[str, ...] = ()
         self.pattern: str | None = None
         self.is_assigned = False
@@ -134,12 +139,14 @@ class Instance:
             finally:
                 self._answering = None
 
-    async def poll(self, timeout_ms: float, max_records: int) -> Records:
-        """The next records; cut short when the instance is closed meanwhile.
+    async def poll(
+        self, timeout_ms: float, max_records: int, wants: Wants | None = None
+    ) -> Records:
+        """The next records, as far as they are wanted; cut short when the instance is closed.
 
         Nobody has them until `delivered`; `take_back` gives them to the next who asks.
         """
-        polling = asyncio.ensure_future(self._take(timeout_ms, max_records))
+        polling = asyncio.ensure_future(self._take(timeout_ms, max_records, wants))
         self._polling = polling
         try:
             return await polling
@@ -153,8 +160,10 @@ class Instance:
         finally:
             self._polling = None
 
-    async def _take(self, timeout_ms: float, max_records: int) -> Records:
-        found = await self.member.poll(timeout_ms, max_records)
+    async def _take(
+        self, timeout_ms: float, max_records: int, wants: Wants | None = None
+    ) -> Records:
+        found = await self.member.poll(timeout_ms, max_records, wants)
         # Before anything is awaited: positions have moved, and partitions may go from here on.
         for where, records in found.items():
             self._given.setdefault(where, records[0].offset)

@@ -6,9 +6,12 @@
     application/vnd.kafka.v2+json           as binary, which is REST Proxy's default
     application/x-ndjson                    as application/json, one record on each line
 
-Formats that need a schema registry (avro, protobuf, jsonschema) are refused by name.
+Formats that need a schema registry (avro, protobuf, jsonschema) are refused by name, except where
+a body has no records: there every type of REST Proxy v2 means the same, so that its clients can
+send one header with all their calls. The names without `.v2`, of older clients, are taken as well.
 """
 
+import re
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
@@ -24,8 +27,17 @@ NDJSON: Final = "application/x-ndjson"
 EVENTS: Final = "text/event-stream"
 HTML: Final = "text/html; charset=utf-8"
 
+_NEED_SCHEMAS: Final = ("avro", "protobuf", "jsonschema")
 METADATA: Final = (JSON, KAFKA)
 """For bodies without records."""
+PROXY: Final = (
+    KAFKA,
+    JSON,
+    KAFKA_JSON,
+    KAFKA_BINARY,
+    *(f"application/vnd.kafka.{name}.v2+json" for name in _NEED_SCHEMAS),
+)
+"""For bodies without records, on the paths of REST Proxy v2."""
 RECORDS: Final = (JSON, KAFKA_JSON, KAFKA_BINARY, KAFKA)
 """For bodies with records."""
 
@@ -45,13 +57,16 @@ FORMATS: Final[dict[str, Formats]] = {
     KAFKA_BINARY: Formats("binary", "binary"),
     KAFKA: Formats("binary", "binary"),
 }
-_NEED_SCHEMAS: Final = ("avro", "protobuf", "jsonschema")
+# As clients of earlier versions name the same: application/vnd.kafka.json.v1+json, without v1, …
+_OLDER: Final = re.compile(r"application/vnd\.kafka((?:\.(?:json|binary))?)(?:\.v1)?\+json")
+_EMBEDDED: Final = re.compile(r"application/vnd\.kafka\.(\w+)\.v2\+json")
 
 
 @lru_cache(256)
 def content_type(header: bytes | None, accepted: tuple[str, ...]) -> str:
     """The type of a request's body, one of `accepted`."""
     offered = "" if header is None else header.decode("latin-1").partition(";")[0].strip().lower()
+    offered = _today(offered)
     if offered in accepted:
         return offered
     if any(f"vnd.kafka.{name}." in offered for name in _NEED_SCHEMAS):
@@ -87,6 +102,16 @@ def answer_type(accept: bytes | None, offered: tuple[str, ...]) -> str:
     )
 
 
+def names_a_format(accept: bytes) -> bool:
+    """Whether a client asks for records in some embedded format by its name."""
+    return any(_EMBEDDED.fullmatch(name) for name, _ in _wanted(accept.decode("latin-1")))
+
+
+def _today(name: str) -> str:
+    older = _OLDER.fullmatch(name)
+    return name if older is None else f"application/vnd.kafka{older[1]}.v2+json"
+
+
 def _wanted(accept: str) -> list[tuple[str, float]]:
     found = []
     for part in accept.split(","):
@@ -99,7 +124,7 @@ def _wanted(accept: str) -> list[tuple[str, float]]:
                 except ValueError:
                     quality = 0.0
         # A pattern with a star is worth a little less, so that a type asked for by name wins.
-        found.append((name.lower(), quality - 0.0001 * name.count("*")))
+        found.append((_today(name.lower()), quality - 0.0001 * name.count("*")))
     return found
 
 

@@ -36,6 +36,10 @@ class NoQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """For routes that take no query."""
 
 
+class AnyQuery(msgspec.Struct, frozen=True):
+    """For routes that ignore their query, as REST Proxy does."""
+
+
 @dataclass(frozen=True, slots=True)
 class PathParameter:
     """One `{name}` of a path."""
@@ -150,7 +154,16 @@ class Operation:
     """Request headers that mean something to this operation."""
     is_raw: bool = False
     """The handler reads the body and writes the answer by itself."""
+    chooses_media: bool = False
+    """What may be answered depends on more than the route: the handler finds the type."""
 
+
+PROXY: Final[dict[str, Any]] = {
+    "query": AnyQuery,
+    "consumes": media.PROXY,
+    "produces": media.PROXY,
+}
+"""How the paths of REST Proxy v2 are declared: liberal in what they take, its type by default."""
 
 # What headers of requests mean, for the document.
 HEADERS: Final = {
@@ -165,6 +178,8 @@ class Operations:
     """The operations of one noun, in the order of their declaration."""
 
     tag: str
+    defaults: dict[str, Any] = field(default_factory=dict)
+    """What every operation here has unless it says otherwise."""
     _declared: list[Operation] = field(default_factory=list)
 
     def get(self, path: str, summary: str, **more: Any) -> Callable[[H], H]:
@@ -183,7 +198,8 @@ class Operations:
         self, method: str, path: str, summary: str, more: dict[str, Any]
     ) -> Callable[[H], H]:
         def declare(handler: H) -> H:
-            self._declared.append(Operation(method, path, summary, self.tag, handler, **more))
+            known = {**self.defaults, **more}
+            self._declared.append(Operation(method, path, summary, self.tag, handler, **known))
             return handler
 
         return declare

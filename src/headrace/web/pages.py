@@ -9,9 +9,9 @@ import msgspec
 
 from headrace.core.errors import HeadraceError
 from headrace.web import media
-from headrace.web.errors import RETRY, HttpError
+from headrace.web.errors import RETRY_AFTER, HttpError
 from headrace.web.metrics import CONTENT_TYPE, render
-from headrace.web.operations import Call, Operations
+from headrace.web.operations import PROXY, Call, Operations
 
 PAGES = Operations("about")
 
@@ -29,6 +29,11 @@ class Health(msgspec.Struct):
     status: str
 
 
+@PAGES.get("/", "An empty object, as REST Proxy answers here.", answers=dict[str, Any], **PROXY)
+async def root(_: Call) -> dict[str, Any]:
+    return {}
+
+
 @PAGES.get("/healthz", "Whether the process answers.", answers=Health)
 async def healthz(_: Call) -> Health:
     return Health("ok")
@@ -41,7 +46,9 @@ async def readyz(call: Call) -> Health:
             await call.gateway.admin.describe_cluster()
     except (TimeoutError, HeadraceError) as error:
         reason = str(error) or f"not within {_READY_SECONDS} seconds"
-        raise HttpError(RETRY, f"no broker answers: {reason}", hint="ask again later") from error
+        raise HttpError(
+            503, f"no broker answers: {reason}", hint="ask again later", headers=RETRY_AFTER
+        ) from error
     return Health("ready")
 
 

@@ -10,11 +10,19 @@ from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
-from headrace.core.errors import HeadraceError
-from headrace.gateway import IdempotencyKeyReused, OutRecord, Produced
+from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.gateway import IdempotencyKeyReused, NotTried, OutRecord, Produced
 from headrace.web import bodies, media
 from headrace.web.endpoint import send_answer
-from headrace.web.errors import TOO_MANY_RECORDS, HttpError
+from headrace.web.errors import (
+    FORBIDDEN,
+    NOT_ALLOWED,
+    RETRY,
+    TOO_MANY_RECORDS,
+    UNEXPECTED,
+    HttpError,
+    may_pass,
+)
 from headrace.web.operations import Call, Operations
 from headrace.web.produce_stream import StreamSummary, produce_failure, produce_lines
 from headrace.web.record_counts import count_records, records_at_most
@@ -34,7 +42,7 @@ _KEY_CHARACTERS_MAX = 255
 _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
 
-class ProduceQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class ProduceQuery(msgspec.Struct, frozen=True):
     """How safe the records must be before the answer is sent."""
 
     acks: Annotated[
@@ -63,12 +71,17 @@ class ProduceBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ProducedOffset(msgspec.Struct):
-    """Where a record went, or why it went nowhere."""
+    """Where a record went, or why it went nowhere.
+
+    The codes are those of REST Proxy: 50003 if it may be sent again, 50002 if not, 40301 if it is
+    not allowed. Kafka's own name of the error tells more.
+    """
 
     partition: int | None
     offset: int | None
     error_code: int | None = None
     error: str | None = None
+    kafka_error: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class ProduceAnswer(msgspec.Struct):
@@ -82,7 +95,7 @@ class ProduceAnswer(msgspec.Struct):
 _decoder = msgspec.json.Decoder(ProduceBody)
 _encode = msgspec.json.Encoder().encode
 _TAKES = (*media.RECORDS, media.NDJSON)
-_GIVES = (media.JSON, media.KAFKA, media.KAFKA_JSON, media.KAFKA_BINARY, media.NDJSON)
+_GIVES = (*media.PROXY, media.NDJSON)
 
 
 @RECORDS.post(
@@ -93,7 +106,7 @@ _GIVES = (media.JSON, media.KAFKA, media.KAFKA_JSON, media.KAFKA_BINARY, media.N
     consumes=_TAKES,
     answers=(ProduceAnswer, StreamSummary),
     produces=_GIVES,
-    errors=(404, 409, 413, 415, 422, 429, 503),
+    errors=(404, 409, 413, 415, 422, 429),
     headers=("Idempotency-Key",),
     is_raw=True,
 )
@@ -109,7 +122,7 @@ async def to_topic(call: Call) -> None:
     consumes=_TAKES,
     answers=(ProduceAnswer, StreamSummary),
     produces=_GIVES,
-    errors=(404, 409, 413, 415, 422, 429, 503),
+    errors=(404, 409, 413, 415, 422, 429),
     headers=("Idempotency-Key",),
     is_raw=True,
 )
@@ -128,7 +141,7 @@ async def _produce(call: Call, partition: int | None) -> None:
     body = await bodies.whole(call)
     await _check_count(call, body, RECORDS_MAX if key is None else KEYED_RECORDS_MAX)
     async with call.door.turns:
-        decoded = bodies.decode(_decoder, body)
+        decoded = bodies.decode(_decoder, body, wrong_type=400)
     _refuse_schemas(decoded)
     records: list[OutRecord] = []
     for some in _slices(decoded.records):
@@ -138,7 +151,7 @@ async def _produce(call: Call, partition: int | None) -> None:
         produced = await _append(call, records)
     else:
         produced = await _append_once(call, records, key)
-    await send_answer(call, 200, await _answer(call, produced))
+    await send_answer(call, _status(produced), await _answer(call, produced))
 
 
 async def _check_count(call: Call, body: bytes, limit: int) -> None:
@@ -202,12 +215,13 @@ async def _append_once(call: Call, records: Sequence[OutRecord], key: str) -> li
         raise HttpError(40906, error.message, hint=error.hint) from error
 
 
+def _status(produced: Sequence[Produced]) -> int:
+    """Each record tells of its failure; the status tells only of what is forbidden."""
+    codes = {each.error.code for each in produced if each.error is not None}
+    return 200 if codes.isdisjoint(FORBIDDEN) else 403
+
+
 async def _answer(call: Call, produced: Sequence[Produced]) -> ProduceAnswer | bytes:
-    if all(each.error is not None for each in produced):
-        # Nothing was appended: the request as a whole has failed.
-        first = produced[0].error
-        assert first is not None
-        raise produce_failure(first)
     if len(produced) <= SLICE_RECORDS:
         return ProduceAnswer(_offsets(produced))
     head, tail = _encode(ProduceAnswer([])).split(b"[]")
@@ -220,14 +234,23 @@ async def _answer(call: Call, produced: Sequence[Produced]) -> ProduceAnswer | b
 
 def _offsets(produced: Sequence[Produced]) -> list[ProducedOffset]:
     return [
-        ProducedOffset(partition, offset) if error is None else _failed(partition, error)
+        ProducedOffset(partition, offset) if error is None else _failed(error)
         for partition, offset, error in produced
     ]
 
 
-def _failed(partition: int, error: HeadraceError) -> ProducedOffset:
+def _failed(error: HeadraceError) -> ProducedOffset:
     told = produce_failure(error)
-    return ProducedOffset(partition, None, told.error_code, told.message)
+    name = msgspec.UNSET if told.kafka_error is None else told.kafka_error
+    return ProducedOffset(None, None, _code(error), told.message, name)
+
+
+def _code(error: HeadraceError) -> int:
+    if error.code in FORBIDDEN:
+        return NOT_ALLOWED
+    # A partition that is not there will not be there soon, whatever Kafka's clients do about it.
+    is_there = error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return RETRY if isinstance(error, NotTried) or (may_pass(error) and is_there) else UNEXPECTED
 
 
 def _idempotency_key(call: Call) -> str | None:

@@ -1,6 +1,6 @@
 """Read a partition by offset or time, without a consumer instance."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 import msgspec
@@ -31,7 +31,11 @@ class ReadQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     count: Annotated[int, msgspec.Meta(ge=1, le=1_000_000, description="Records at most.")] = 500
     max_bytes: Annotated[
         int,
-        msgspec.Meta(ge=1, le=64 * 1024 * 1024, description="Bytes of keys and values, roughly."),
+        msgspec.Meta(
+            ge=1,
+            le=64 * 1024 * 1024,
+            description="Bytes of keys and values at most, but one record at least.",
+        ),
     ] = 1024 * 1024
     timeout: Annotated[
         int,
@@ -46,7 +50,7 @@ class ReadQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     query=ReadQuery,
     answers=list[RecordOut],
     produces=(*media.RECORDS, media.NDJSON),
-    errors=(404, 416, 422, 503),
+    errors=(404, 416, 422),
     is_raw=True,
 )
 async def read_partition(call: Call) -> None:
@@ -56,8 +60,8 @@ async def read_partition(call: Call) -> None:
     await _Answer(call, query).run()
 
 
-def _size(records: Sequence[Record]) -> int:
-    return sum(len(each.value or b"") + len(each.key or b"") for each in records)
+def _size(record: Record) -> int:
+    return len(record.value or b"") + len(record.key or b"")
 
 
 class _Answer:
@@ -73,6 +77,7 @@ class _Answer:
         self._lines = call.media == media.NDJSON
         self._formats = media.FORMATS[call.media]
         self._is_first = True
+        self._is_full = False
 
     async def run(self) -> None:
         query = self._query
@@ -115,7 +120,7 @@ class _Answer:
             raise
 
     async def _read(self, offset: int | None, timestamp_ms: int | None, wait_ms: int) -> ReadResult:
-        return await self._call.gateway.read(
+        result = await self._call.gateway.read(
             self._topic,
             self._partition,
             offset=offset,
@@ -124,14 +129,26 @@ class _Answer:
             max_records=min(self._left_count, _READ_RECORDS),
             wait_ms=wait_ms,
         )
+        return self._cut(result)
+
+    def _cut(self, result: ReadResult) -> ReadResult:
+        """Records as long as they fit; the very first is given whatever its size."""
+        records = result.records
+        for at, record in enumerate(records):
+            if self._left_bytes < _size(record) and (at or not self._is_first):
+                self._is_full = True
+                return result._replace(records=records[:at], next_offset=record.offset)
+            self._left_bytes -= _size(record)
+        return result
 
     def _is_over(self, result: ReadResult, end: int) -> bool:
         """Whether nothing is to be read after this."""
         return (
             not result.records
+            or self._is_full
+            or self._left_bytes <= 0
             or result.next_offset >= end
             or len(result.records) >= self._left_count
-            or _size(result.records) >= self._left_bytes
         )
 
     async def _pieces(self, result: ReadResult) -> AsyncIterator[bytes]:
@@ -146,7 +163,6 @@ class _Answer:
                 piece = b"," + piece
             self._is_first = False
             self._left_count -= len(part)
-            self._left_bytes -= _size(part)
             yield piece
 
     async def _start(self, result: ReadResult, *headers: tuple[bytes, bytes]) -> None:

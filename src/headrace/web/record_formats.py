@@ -68,7 +68,7 @@ class BadRecord(HttpError):
     """A record whose key, value or header is not in its format."""
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(422, message, hint=hint)
+        super().__init__(400, message, hint=hint)
 
 
 def out_records(
@@ -110,8 +110,11 @@ def _stored(raw: msgspec.Raw | msgspec.UnsetType, format: Format) -> bytes | Non
 
 
 def _from_base64(text: str) -> bytes:
+    """As encoders write it: in one line or in several, with or without padding."""
+    text = text.replace("\r", "").replace("\n", "")
     try:
-        return a2b_base64(text.encode("ascii"), strict_mode=True) if text else b""
+        filled = text.encode("ascii") + b"=" * (-len(text) % 4)
+        return a2b_base64(filled, strict_mode=True) if text else b""
     except (Base64Error, UnicodeEncodeError):
         raise ValueError("this is not base64") from None
 
@@ -169,15 +172,22 @@ def _shown_headers(headers: Sequence[tuple[str, bytes | None]]) -> list[RecordHe
     return shown
 
 
+def is_json(data: bytes) -> bool:
+    """Whether this can be shown as JSON."""
+    try:
+        _check_json(data)
+        if not data.isascii():
+            data.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
 def _json_writer(marker: bytes) -> Callable[[bytes], bytes]:
     as_text = _text_writer(marker, b',"%b":"text"' % marker)
 
     def write(data: bytes) -> bytes:
-        try:
-            _check_json(data)
-            if not data.isascii():
-                data.decode()
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if not is_json(data):
             return as_text(data)
         if b"\n" in data or b"\r" in data:  # a record is one line
             return msgspec.json.format(data, indent=-1)

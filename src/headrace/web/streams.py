@@ -54,7 +54,7 @@ class StreamQuery(
     query=StreamQuery,
     answers=str,
     produces=(media.EVENTS, media.NDJSON),
-    errors=(404, 416, 422, 429, 503),
+    errors=(404, 416, 422, 429),
     headers=("Last-Event-ID",),
     is_raw=True,
 )

@@ -13,7 +13,7 @@ from headrace.client.core.models import (
 )
 from headrace.core.ids import TopicPartition
 from headrace.web.errors import INTERNAL_TOPIC, HttpError, no_partition
-from headrace.web.operations import INT32_MAX, Call, Operations
+from headrace.web.operations import INT32_MAX, PROXY, Call, Operations
 
 TOPICS = Operations("topics")
 
@@ -44,7 +44,7 @@ class Topic(msgspec.Struct):
     partitions: list[Partition]
 
 
-class TopicsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class TopicsQuery(msgspec.Struct, frozen=True):
     internal: Annotated[
         bool, msgspec.Meta(description="Also the cluster's own topics, such as committed offsets.")
     ] = False
@@ -91,7 +91,10 @@ class LogStart(msgspec.Struct):
 
 
 @TOPICS.get(
-    "/topics", "The names of all topics.", query=TopicsQuery, answers=list[str], errors=(503,)
+    "/topics",
+    "The names of all topics.",
+    answers=list[str],
+    **{**PROXY, "query": TopicsQuery},
 )
 async def list_topics(call: Call) -> list[str]:
     found = await call.gateway.admin.list_topics(internal=call.query.internal)
@@ -105,7 +108,7 @@ async def list_topics(call: Call) -> list[str]:
     body=TopicIn,
     answers=Topic,
     status=201,
-    errors=(409, 422, 503),
+    errors=(409, 422),
 )
 async def create_topic(call: Call) -> Topic:
     wanted: TopicIn = call.body
@@ -122,7 +125,11 @@ async def create_topic(call: Call) -> Topic:
 
 
 @TOPICS.get(
-    "/topics/{topic}", "One topic with its partitions.", answers=Topic, errors=(404, 422, 503)
+    "/topics/{topic}",
+    "One topic with its partitions.",
+    answers=Topic,
+    errors=(404, 422),
+    **PROXY,
 )
 async def get_topic(call: Call) -> Topic:
     return await _topic(call, call.path["topic"])
@@ -134,7 +141,7 @@ async def get_topic(call: Call) -> Topic:
     query=ChangeQuery,
     body=TopicChange,
     answers=Topic,
-    errors=(404, 422, 503),
+    errors=(404, 422),
 )
 async def change_topic(call: Call) -> Topic:
     name, change, dry_run = call.path["topic"], call.body, call.query.dry_run
@@ -153,7 +160,7 @@ async def change_topic(call: Call) -> Topic:
     "/topics/{topic}",
     "Delete a topic with all its records.",
     status=204,
-    errors=(404, 422, 503),
+    errors=(404, 422),
 )
 async def delete_topic(call: Call) -> None:
     _refuse_internal(await _describe(call, call.path["topic"]))
@@ -164,7 +171,8 @@ async def delete_topic(call: Call) -> None:
     "/topics/{topic}/partitions",
     "The partitions of a topic.",
     answers=list[Partition],
-    errors=(404, 422, 503),
+    errors=(404, 422),
+    **PROXY,
 )
 async def list_partitions(call: Call) -> list[Partition]:
     return _partitions(await _describe(call, call.path["topic"]))
@@ -174,7 +182,8 @@ async def list_partitions(call: Call) -> list[Partition]:
     "/topics/{topic}/partitions/{partition}",
     "One partition.",
     answers=Partition,
-    errors=(404, 422, 503),
+    errors=(404, 422),
+    **PROXY,
 )
 async def get_partition(call: Call) -> Partition:
     return await find_partition(call)
@@ -184,7 +193,8 @@ async def get_partition(call: Call) -> Partition:
     "/topics/{topic}/partitions/{partition}/offsets",
     "Where a partition begins and ends.",
     answers=PartitionOffsets,
-    errors=(404, 422, 503),
+    errors=(404, 422),
+    **PROXY,
 )
 async def get_offsets(call: Call) -> PartitionOffsets:
     await find_partition(call)
@@ -199,7 +209,7 @@ async def get_offsets(call: Call) -> PartitionOffsets:
     "Delete the records of a partition before an offset.",
     query=DeleteRecordsQuery,
     answers=LogStart,
-    errors=(404, 416, 422, 503),
+    errors=(404, 416, 422),
 )
 async def delete_records(call: Call) -> LogStart:
     number, topic = call.number("partition"), await _describe(call, call.path["topic"])

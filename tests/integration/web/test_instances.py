@@ -58,8 +58,8 @@ async def test_records_that_come_as_their_client_goes_come_again(
     poll = instance.member.poll
     reading = asyncio.ensure_future(instance.poll(20_000, 100))
 
-    async def then_go(timeout_ms: float, max_records: int) -> object:
-        found = await poll(timeout_ms, max_records)
+    async def then_go(timeout_ms: float, max_records: int, wants: None) -> object:
+        found = await poll(timeout_ms, max_records, wants)
         asyncio.get_running_loop().call_soon(reading.cancel)
         return found
 

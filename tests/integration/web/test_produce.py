@@ -124,16 +124,49 @@ def test_a_partition_that_does_not_exist_fails_alone(http: httpx.Client, topic: 
     body = {"records": [{"value": 1, "partition": 0}, {"value": 2, "partition": 9}]}
     good, bad = post(http, f"/topics/{topic}", body)["offsets"]
     assert (good["partition"], good["offset"], good["error_code"]) == (0, 0, None)
-    assert (bad["offset"], bad["error_code"]) == (None, 40402)
+    assert (bad["partition"], bad["offset"], bad["error_code"]) == (None, None, 50002)
+    assert bad["kafka_error"] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-def test_a_request_of_which_nothing_was_written_has_failed(http: httpx.Client, topic: str) -> None:
-    body = {"records": [{"value": 1}]}
-    assert http.post(f"/topics/{topic}/partitions/9", json=body).json()["error_code"] == 40402
-    large = {"records": [{"value": "x" * 2_000_000}]}
-    answer = http.post(f"/topics/{topic}", json=large)
-    assert (answer.status_code, answer.json()["kafka_error"]) == (413, "MESSAGE_TOO_LARGE")
-    assert "max.message.bytes" in answer.json()["hint"]
+def test_each_record_tells_of_its_failure_also_where_all_fail(
+    http: httpx.Client, topic: str
+) -> None:
+    path = f"/topics/{topic}/partitions/9"
+    (stray,) = post(http, path, {"records": [{"value": 1}]})["offsets"]
+    assert (stray["partition"], stray["error_code"]) == (None, 50002)
+    large = {"records": [{"value": "x" * 2_000_000}, {"value": "y" * 2_000_000}]}
+    for failed in post(http, f"/topics/{topic}", large)["offsets"]:
+        assert (failed["partition"], failed["offset"], failed["error_code"]) == (None, None, 50002)
+        assert failed["kafka_error"] == "MESSAGE_TOO_LARGE"
+
+
+@pytest.mark.parametrize("text", ["Zg", "Zg==", "Zg=", "Zg==\r\n"])
+def test_base64_may_lack_padding_and_have_line_breaks(
+    web: Web, http: httpx.Client, topic: str, text: str
+) -> None:
+    body = {"records": [{"value": text, "partition": 0}]}
+    post(http, f"/topics/{topic}", body, kind=BINARY)
+    (record,) = web.records(topic, 0)
+    assert record["value"] == "f"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("application/vnd.kafka.v1+json", "aGk="),
+        ("application/vnd.kafka+json", "aGk="),
+        ("application/vnd.kafka.binary.v1+json", "aGk="),
+        ("application/vnd.kafka.json.v1+json", "hi"),
+        ("application/vnd.kafka.json+json", "hi"),
+    ],
+)
+def test_content_types_of_older_clients_are_taken(
+    web: Web, http: httpx.Client, topic: str, kind: str, value: str
+) -> None:
+    body = {"records": [{"value": value, "partition": 0}]}
+    post(http, f"/topics/{topic}", body, kind=kind)
+    (record,) = web.records(topic, 0)
+    assert record["value"] == "hi"
 
 
 def test_timestamps_and_headers_are_kept(http: httpx.Client, topic: str) -> None:
@@ -158,9 +191,15 @@ def test_acks_are_chosen_in_the_query(http: httpx.Client, topic: str, acks: str)
         (b'{"records": [{"value": ' + b"[" * 200_000, "application/json", 400),
         (b'{"records": []}', "application/json", 422),
         (b'{"records": [{"valeu": 1}]}', "application/json", 422),
-        (b'{"records": [{"value": 1, "partition": "x"}]}', "application/json", 422),
-        (b'{"records": [{"value": "not base64!"}]}', BINARY, 422),
-        (b'{"records": [{"value": 5}]}', BINARY, 422),
+        (b'{"records": [{"value": 1, "partition": "x"}]}', "application/json", 400),
+        (b'{"records": [{"value": 1, "partition": -1}]}', "application/json", 422),
+        (b'{"records": "x"}', "application/json", 400),
+        (b'{"records": ["x"]}', "application/json", 400),
+        (b'{"record": []}', "application/json", 422),
+        (b'{"records": [{"value": "not base64"}]}', BINARY, 400),
+        (b'{"records": [{"value": "Zm9vY"}]}', BINARY, 400),
+        (b'{"records": [{"value": 5}]}', BINARY, 400),
+        (b'{"records": [{"value": {"a": 1}}]}', BINARY, 400),
         (b'{"records": [{"value": 1}], "value_schema": "{}"}', "application/json", 422),
         (b'{"records": [{"value": 1}]}', "application/vnd.kafka.avro.v2+json", 415),
         (b'{"records": [{"value": 1}]}', "text/plain", 415),

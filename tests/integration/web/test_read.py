@@ -66,6 +66,20 @@ def test_max_bytes_bounds_an_answer(web: Web, topic: str) -> None:
     assert numbers(found) == list(range(len(found)))
 
 
+@pytest.mark.parametrize(("max_bytes", "given"), [(1, 1), (20, 2), (29, 2), (30, 3), (4000, 400)])
+def test_max_bytes_is_looked_at_before_each_record(
+    http: httpx.Client, topic: str, max_bytes: int, given: int
+) -> None:
+    """Also within a batch, which is read whole."""
+    content = b"".join(b'{"value":"%08d"}\n' % number for number in range(1000))
+    kind = {"content-type": "application/x-ndjson"}
+    path = f"/topics/{topic}/partitions/0"
+    assert http.post(path, content=content, headers=kind).json()["produced"] == 1000
+    answer = http.get(f"{path}/records", params={"count": 1000, "max_bytes": max_bytes})
+    assert [record["offset"] for record in answer.json()] == list(range(given))
+    assert answer.headers["headrace-next-offset"] == str(given)
+
+
 def test_lines_instead_of_a_list(http: httpx.Client, web: Web, topic: str) -> None:
     fill(web, topic, 3)
     headers = {"accept": "application/x-ndjson"}

@@ -11,7 +11,7 @@ from headrace.web.endpoint import read_query
 from headrace.web.errors import HttpError
 from headrace.web.groups import Reset
 from headrace.web.produce import ProduceBody, ProduceQuery
-from headrace.web.topics import DeleteRecordsQuery, TopicIn, TopicsQuery
+from headrace.web.topics import ChangeQuery, DeleteRecordsQuery, TopicIn, TopicsQuery
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from headrace.web.topics import DeleteRecordsQuery, TopicIn, TopicsQuery
         (b"timeout_ms=soon", ProduceQuery, "an integer from 1 to 600000"),
         (b"before=-2", DeleteRecordsQuery, f"an integer from -1 to {2**63 - 1}"),
         (b"internal=maybe", TopicsQuery, "true or false"),
-        (b"colour=red", ProduceQuery, "an object with acks (optional), timeout_ms (optional)"),
+        (b"colour=red", ChangeQuery, "an object with dry_run (optional)"),
     ],
 )
 def test_a_query_is_told_what_it_may_say(query: bytes, kind: Any, allowed: str) -> None:
@@ -48,7 +48,7 @@ def test_a_query_is_told_what_it_may_say(query: bytes, kind: Any, allowed: str) 
             ProduceBody,
             "one of binary, json, text",
         ),
-        (b'{"auto.commit.enable":3}', NewInstance, "true or false"),
+        (b'{"auto.commit.enable":3}', NewInstance, "true or false, or null"),
         (b'{"to":"middle"}', Reset, "one of earliest, latest, or null"),
     ],
 )

@@ -55,7 +55,7 @@ def test_an_answer_is_json_whatever_is_stored(value: bytes) -> None:
         json.loads(text)
 
 
-@pytest.mark.parametrize("value", ["x===", "not base64", "Zg", "Zm9v\n", "é"])
+@pytest.mark.parametrize("value", ["x===", "not base64", "Zm9vY", "Z", "é"])
 def test_bad_base64_is_refused_with_the_number_of_the_record(value: str) -> None:
     good = RecordIn(value=msgspec.Raw(b'"Zm9v"'))
     bad = RecordIn(value=msgspec.Raw(json.dumps(value).encode()))

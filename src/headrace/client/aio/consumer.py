@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.client.aio.consuming import ConsumerEngine, Offsets
 from headrace.client.core.consumer_settings import ConsumerSettings
+from headrace.client.core.fetched import Wants
 from headrace.client.core.group_models import CommittedOffset
 from headrace.client.core.membership import Change, Notice, make_subscription
 from headrace.client.core.models import OffsetSpec, ReceivedRecord
@@ -81,11 +82,17 @@ class AsyncConsumer:
         self._engine.assign(partitions)
 
     async def poll(
-        self, timeout_ms: float = 1000, max_records: int = _RECORDS_PER_POLL
+        self,
+        timeout_ms: float = 1000,
+        max_records: int = _RECORDS_PER_POLL,
+        wants: Wants | None = None,
     ) -> dict[TopicPartition, list[Record]]:
-        """Records by partition; waits up to `timeout_ms` for the first. Listeners run in here."""
+        """Records by partition; waits up to `timeout_ms` for the first. Listeners run in here.
+
+        `wants` may stop before a record, which is then the first of the next poll.
+        """
         fetching = self._engine.fetching
-        return await self._poll(timeout_ms, lambda: fetching.take(max_records)) or {}
+        return await self._poll(timeout_ms, lambda: fetching.take(max_records, wants)) or {}
 
     def __aiter__(self) -> "AsyncConsumer":
         """Every record, without end; asking for the next one counts as a poll."""

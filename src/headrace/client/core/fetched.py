@@ -1,8 +1,9 @@
 """From fetched bytes to records: whole batches only, checked, without what must not be seen."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from heapq import heapify, heappop
-from itertools import islice
+from itertools import islice, takewhile
 from struct import Struct
 
 from headrace.client.core.models import FetchedChunk
@@ -123,6 +124,10 @@ def _is_abort(data: memoryview, position: int, header: BatchHeader) -> bool:
     return bool(_CONTROL_KEY.unpack_from(record.key)[1] == ControlType.ABORT)
 
 
+Wants = Callable[[TopicPartition, Record], bool]
+"""Asked of each record in turn before it is handed out; once it says no it goes on to say no."""
+
+
 class Cursor:
     """One partition being read: where the caller is, what is fetched ahead, what went wrong."""
 
@@ -204,9 +209,13 @@ class Cursor:
         (self.batch_epoch, self.batch), self.batch_at = batch, 0
         return True
 
-    def take(self, records_max: int) -> list[Record]:
+    def take(self, records_max: int, wants: Wants | None = None) -> list[Record]:
         """Records of the batch at hand, after `has_record`; the position moves behind them."""
         records = self.batch[self.batch_at : self.batch_at + records_max]
+        if wants is not None:
+            records = list(takewhile(partial(wants, self.partition), records))
+            if not records:
+                return records
         self.batch_at += len(records)
         self.position = records[-1].offset + 1
         self.leader_epoch = self.batch_epoch

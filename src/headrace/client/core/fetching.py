@@ -12,7 +12,7 @@ from headrace.client.core.cluster import BrokerAddress
 from headrace.client.core.failures import error_for
 from headrace.client.core.fetch_request import FetchCall, fetch_request
 from headrace.client.core.fetch_session import SESSION_ERRORS, FetchSession, SessionRequest
-from headrace.client.core.fetched import Cursor, decode_chunk, whole_batches
+from headrace.client.core.fetched import Cursor, Wants, decode_chunk, whole_batches
 from headrace.client.core.flows import Ask, Flow, Session, retrying
 from headrace.client.core.lookups import STALE_METADATA, by_leader, list_offsets
 from headrace.client.core.models import (
@@ -328,14 +328,16 @@ class Fetching:
 
     # -- records out
 
-    def take(self, records_max: int) -> dict[TopicPartition, list[Record]]:
+    def take(
+        self, records_max: int, wants: Wants | None = None
+    ) -> dict[TopicPartition, list[Record]]:
         """Decode up to about `records_max` records; the rest of a batch waits for the next call."""
         taken: dict[TopicPartition, list[Record]] = {}
         left = records_max
         for cursor in list(self._cursors.values()):
             if left <= 0:
                 break
-            records = self._read(cursor, left)
+            records = self._read(cursor, left, wants)
             if records:
                 taken[cursor.partition] = records
                 left -= len(records)
@@ -365,13 +367,15 @@ class Fetching:
         topic, number = cursor.partition
         return ReceivedRecord(topic, number, *record)
 
-    def _read(self, cursor: Cursor, records_max: int) -> list[Record]:
+    def _read(self, cursor: Cursor, records_max: int, wants: Wants | None = None) -> list[Record]:
         out: list[Record] = []
         if cursor.is_paused or cursor.position is None:
             return out
         while len(out) < records_max:
             if self._has_record(cursor):
-                out += cursor.take(records_max - len(out))
+                out += cursor.take(records_max - len(out), wants)
+                if wants is not None and cursor.batch_at < len(cursor.batch):
+                    break  # the next one is not wanted
             elif not self._begin_chunk(cursor):
                 break
         return out
