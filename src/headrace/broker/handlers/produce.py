@@ -13,6 +13,7 @@ from uuid import UUID
 
 from headrace.broker.context import Caller, RequestContext, Services
 from headrace.broker.routes import handles
+from headrace.broker.turns import TURN_SECONDS
 from headrace.controller.names import COORDINATOR_TOPICS
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, InvalidRecord
 from headrace.core.ids import Offset
@@ -34,9 +35,6 @@ logger = logging.getLogger(__name__)
 
 ACKS_ALL: Final = -1
 ACKS: Final = frozenset({0, 1, ACKS_ALL})
-# What one request may append in one piece. The first batch of a partition makes its directory and
-# files, and a request may name thousands of partitions.
-TURN_SECONDS: Final = 0.01
 # Tasks that append what had to wait; nobody else holds on to them.
 _under_way: set[asyncio.Task[None]] = set()
 _NOTHING = memoryview(b"")
