@@ -52,6 +52,9 @@ _FIXED: dict[str, Any] = {
 # Without an entry these mean "nothing", or "all there is", which is another question.
 _NEVER_EMPTY = {"partition_data", "partitions", "partition_indexes", "configuration_keys"}
 
+# Ask for more words about each thing.
+_LONG_WORDS = {"include_synonyms", "include_documentation"}
+
 
 class Entries(Enum):
     """What the entries of the long array name."""
@@ -59,6 +62,7 @@ class Entries(Enum):
     KNOWN = "known"
     UNKNOWN = "unknown"
     REPEATED = "repeated"
+    ALL_OF_ONE = "all of one thing, again and again"
 
 
 class Known(NamedTuple):
@@ -67,6 +71,11 @@ class Known(NamedTuple):
     topics: list[tuple[str, UUID]]
     partitions: int
     group: str
+    """A classic one."""
+    committer: str
+    """A group that only commits offsets; requests about offsets name it."""
+    consumers: str
+    """One of the consumer protocol; requests about such groups name it."""
 
 
 def long_arrays(cls: Any, version: int, before: Path = ()) -> Iterator[Path]:
@@ -98,24 +107,38 @@ class LongRequests:
 
     def __init__(self, known: Known) -> None:
         self._known = known
+        self._group = known.group
 
     def request(
         self, cls: type[Message], version: int, path: Path, count: int, entries: Entries
     ) -> Message:
         """One with `count` entries in the array at `path`, one in those on the way to it."""
+        known = self._known
+        self._group = known.group
+        if cls.__name__.startswith("Offset"):
+            self._group = known.committer
+        elif cls.__name__.startswith("ConsumerGroup"):
+            self._group = known.consumers
         made: Message = self._struct(cls, version, path, count, entries, 0)
         return made
 
     def _struct(
         self, cls: Any, version: int, path: Path, count: int, entries: Entries, number: int
     ) -> Any:
-        values = {}
+        values: dict[str, Any] = {}
         for name, field in cls.fields_declared.items():
             if not field.is_in(version):
                 continue
             on_the_way = bool(path) and path[0] == name
             rest = path[1:] if on_the_way else ()
             if field.kind == "array":
+                if (
+                    entries is Entries.ALL_OF_ONE
+                    and not on_the_way
+                    and field.is_nullable_in(version)
+                ):
+                    values[name] = None
+                    continue
                 size = (count if not rest else 1) if on_the_way else 0
                 if not on_the_way and name in _NEVER_EMPTY:
                     size = 1
@@ -141,8 +164,10 @@ class LongRequests:
             if field.is_nullable_in(version) and not path:
                 return None
             return self._struct(field.item, version, path, count, entries, number)
-        if entries is Entries.REPEATED:
+        if entries in (Entries.REPEATED, Entries.ALL_OF_ONE):
             number = 0
+        if entries is Entries.ALL_OF_ONE and name in _LONG_WORDS:
+            return True
         if name in _FIXED:
             return _FIXED[name]
         if field.kind == "string":
@@ -163,7 +188,7 @@ class LongRequests:
     ) -> str | None:
         unknown = entries is Entries.UNKNOWN
         if name in _GROUP_FIELDS:
-            return f"nobody-{number}" if unknown else self._known.group
+            return f"nobody-{number}" if unknown else self._group
         if name in _TOPIC_FIELDS or name == "resource_name":
             known = self._known.topics
             return f"nowhere-{number}" if unknown else known[number % len(known)][0]

@@ -71,8 +71,8 @@ class Connection(asyncio.BufferedProtocol):
         self._in_frames = False
         self._reading_paused = False
         self._frames_waiting = False
-        # While a request is under way whose effect the next ones must see.
-        self._holding = False
+        # Requests under way whose effect the next ones must see, and answers being encoded.
+        self._holds = 0
         # Of answers that are complete but have to wait for others before them.
         self._held_bytes = 0
         # Answers that wait for something else than the client; they are told when it is gone.
@@ -203,10 +203,11 @@ class Connection(asyncio.BufferedProtocol):
         Kafka serves the requests of one connection one after the other. Produce and fetch may
         overlap here, since their effects come in order all the same; others have to wait.
         """
-        self._holding = True
+        self._holds += 1
 
     def go_on(self) -> None:
-        self._holding = False
+        """To be called once for each `hold`."""
+        self._holds -= 1
         self.regulate_reading()
 
     def release_memory(self) -> None:
@@ -221,7 +222,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
             return
         self.talked = True
-        if self._holding:
+        if self._holds:
             self._frames_waiting = True
             return
         self._in_frames = True
@@ -231,12 +232,11 @@ class Connection(asyncio.BufferedProtocol):
                 if self.closed:
                     break
                 # With nothing held up there is nothing to bound.
-                if self._holding or (len(self._answers) > 1 and self._must_wait()):
+                if self._holds or (len(self._answers) > 1 and self._must_wait()):
                     self._frames_waiting = True
                     break
         except HeadraceError as error:
-            logger.warning("closing connection: client=%s reason=%s", self.client_host, error)
-            self._hang_up()
+            self.refuse(error)
         except Exception:
             logger.exception("closing connection after a fault: client=%s", self.client_host)
             self._hang_up()
@@ -244,6 +244,11 @@ class Connection(asyncio.BufferedProtocol):
             self._in_frames = False
         if not self.closed:
             self._send_ready()
+
+    def refuse(self, error: HeadraceError) -> None:
+        """There is no answer to such a request but this."""
+        logger.warning("closing connection: client=%s reason=%s", self.client_host, error)
+        self._hang_up()
 
     def _hang_up(self) -> None:
         """Close, after the answers to what was asked before have left."""
@@ -296,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _is_crowded(self) -> bool:
         return (
-            self._holding
+            self._holds > 0
             or (self._sender is not None and self._sender.is_slow)
             or len(self._answers) >= UNANSWERED_MAX
             or len(self.waiting) >= WAITING_MAX

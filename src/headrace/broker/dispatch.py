@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from headrace.broker.context import RequestContext, Services
+from headrace.broker.long_requests import ITEMS_AT_ONCE, LongRequestContext, decode_in_worker
 from headrace.broker.metering import ApiMeter
 from headrace.broker.produce_fast_path import learn
 from headrace.broker.routes import ROUTES, Handler, Route
-from headrace.core.errors import HeadraceError, MalformedMessage
+from headrace.core.errors import HeadraceError, MalformedMessage, TooManyItems
 from headrace.protocol.api_keys import ApiKey
 from headrace.protocol.frames import decode_request_header
 from headrace.protocol.message import Message
@@ -65,10 +67,27 @@ class Dispatcher:
         if version != header.api_version:
             request = handler.request_class()
         else:
-            # Like Kafka, deaf to bytes behind the request: librdkafka sends some.
-            request, end = handler.request_class.decode_from(frame, version, header.body_position)
+            try:
+                # Like Kafka, deaf to bytes behind the request: librdkafka sends some.
+                request, end = handler.request_class.decode_from(
+                    frame, version, header.body_position, ITEMS_AT_ONCE
+                )
+            except TooManyItems:
+                self._go_on_in_worker(context, connection, handler, bytes(frame))
+                return
+        self._handle(context, connection, handler, request)
+        if end == len(frame) and isinstance(request, ProduceRequest):
+            learn(self._services, connection, frame, header, request, context.appended_to)
+
+    def _handle(
+        self,
+        context: RequestContext,
+        connection: "Connection",
+        handler: Handler,
+        request: Message,
+    ) -> None:
         if handler.is_async:
-            self._start(context, connection, handler, request)
+            self._start(self._run(context, handler, request), connection)
             return
         try:
             response = handler.call(context, request)
@@ -76,8 +95,32 @@ class Dispatcher:
             response = refusal(handler, request, error)
         if response is not None:
             context.reply(response)  # type: ignore[arg-type]  # only async handlers return awaitables
-        if end == len(frame) and isinstance(request, ProduceRequest):
-            learn(self._services, connection, frame, header, request, context.appended_to)
+
+    async def _run(self, context: RequestContext, handler: Handler, request: Message) -> None:
+        try:
+            response = await handler.call(context, request)  # type: ignore[misc]  # is_async
+        except HeadraceError as error:
+            response = refusal(handler, request, error)
+        context.reply(response)
+
+    def _go_on_in_worker(
+        self,
+        context: RequestContext,
+        connection: "Connection",
+        handler: Handler,
+        frame: bytes,
+    ) -> None:
+        """Serve a request of many items; `frame` is a copy, since others use the buffer."""
+        long_context = LongRequestContext(context, connection, self._start)
+
+        async def run() -> None:
+            try:
+                request = await decode_in_worker(context, handler.request_class, frame)
+                self._handle(long_context, connection, handler, request)
+            except HeadraceError as error:
+                connection.refuse(error)
+
+        self._start(run(), connection)
 
     def _load(self, api_key: int) -> tuple[Route, Handler, ApiMeter]:
         route = ROUTES.get(api_key)
@@ -87,22 +130,10 @@ class Dispatcher:
         self._handlers[api_key] = loaded
         return loaded
 
-    def _start(
-        self,
-        context: RequestContext,
-        connection: "Connection",
-        handler: Handler,
-        request: Message,
-    ) -> None:
-        async def run() -> None:
-            try:
-                response = await handler.call(context, request)  # type: ignore[misc]  # is_async
-            except HeadraceError as error:
-                response = refusal(handler, request, error)
-            context.reply(response)
-
+    def _start(self, work: Coroutine[Any, Any, None], connection: "Connection") -> None:
+        """Go on with a request; the next one of its connection has to wait for that."""
         connection.hold()
-        task = asyncio.get_running_loop().create_task(run())
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._finished(done, connection))
 

@@ -138,8 +138,8 @@ class InProcessLink:
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        # While a request is under way whose effect the next ones must see; those wait.
-        self._holding = False
+        # Requests under way whose effect the next ones must see; those wait.
+        self._holds = 0
         self._held: deque[tuple[InProcessContext, Handler, Message]] = deque()
 
     @property
@@ -176,7 +176,7 @@ class InProcessLink:
             self._expect(context, ask.timeout_ms)
         else:
             future.set_result(None)
-        if self._holding:
+        if self._holds:
             self._held.append((context, handler, request))
         else:
             self._begin(context, handler, request)
@@ -184,11 +184,12 @@ class InProcessLink:
 
     def hold(self) -> None:
         """Start no further request until `go_on`: they come in order."""
-        self._holding = True
+        self._holds += 1
 
     def go_on(self) -> None:
-        self._holding = False
-        while self._held and not self._holding:
+        """To be called once for each `hold`."""
+        self._holds -= 1
+        while self._held and not self._holds:
             self._begin(*self._held.popleft())
 
     def _begin(self, context: InProcessContext, handler: Handler, request: Message) -> None:

@@ -6,6 +6,7 @@
         OffsetOutOfRange         the offset asked for is not in the log
         InvalidConfig            a config key or value that Kafka would refuse
       MalformedMessage           bytes from the wire that are no message
+        TooManyItems             a message, but of more items than are to be read
       UnencodableMessage         a value that the wire type cannot hold
       CorruptBatch               a record batch that is cut, altered or of an unknown shape
       StorageError               the disk failed or is full
@@ -258,6 +259,12 @@ class MalformedMessage(HeadraceError):
 
     code = ErrorCode.INVALID_REQUEST
     default_hint = "the peer is no Kafka client or speaks another version; look at its address"
+
+
+class TooManyItems(MalformedMessage):
+    """Its arrays announce more items than the caller is ready to make."""
+
+    default_hint = "ask for fewer partitions, topics or groups in one request"
 
 
 class UnencodableMessage(HeadraceError):

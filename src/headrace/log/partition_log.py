@@ -35,6 +35,7 @@ from headrace.log.segment import NOTHING, Segment, Stretch
 from headrace.log.segments import Segments
 from headrace.log.shaped_log import ShapedLog
 from headrace.log.timestamps import TimestampedOffset, first_at_or_after, latest_timestamp
+from headrace.protocol.records.budget import Budget
 from headrace.protocol.records.header import LENGTH_OVERHEAD, BatchHeader, iterate_headers
 from headrace.protocol.records.patch import assign_offsets
 
@@ -308,16 +309,25 @@ class PartitionLog(ShapedLog):
                 f"offset {offset} is not in [{self.log_start_offset}, {self.log_end_offset}]"
             )
 
-    def find_by_timestamp(self, timestamp: int, end: Offset) -> TimestampedOffset | None:
-        """The first record below `end` whose timestamp is `timestamp` or later."""
+    def find_by_timestamp(
+        self, timestamp: int, end: Offset, budget: Budget | None = None, start: int = 0
+    ) -> TimestampedOffset | None:
+        """The first record from `start` on and below `end` whose timestamp is `timestamp` or later.
+
+        Raises `LongBatch` for a batch above the budget.
+        """
+        first = Offset(max(start, self.log_start_offset))
         try:
-            return first_at_or_after(self._segments.all, timestamp, self.log_start_offset, end)
+            return first_at_or_after(self._segments.all, timestamp, first, end, budget)
         except OSError as error:
             raise StorageError(f"cannot search {self.directory}: {error}") from error
 
-    def max_timestamp(self, end: Offset) -> TimestampedOffset | None:
-        """The first record with the highest timestamp, if it lies below `end`."""
+    def max_timestamp(self, end: Offset, budget: Budget | None = None) -> TimestampedOffset | None:
+        """The first record with the highest timestamp, if it lies below `end`.
+
+        Raises `LongBatch` for a batch above the budget.
+        """
         try:
-            return latest_timestamp(self._segments.all, self.log_start_offset, end)
+            return latest_timestamp(self._segments.all, self.log_start_offset, end, budget)
         except OSError as error:
             raise StorageError(f"cannot search {self.directory}: {error}") from error

@@ -1,12 +1,18 @@
-"""Find records by their timestamps: time index, then batch headers, then one batch's records."""
+"""Find records by their timestamps: time index, then batch headers, then one batch's records.
 
-from collections.abc import Sequence
+A batch of a kilobyte may have millions of records. Whoever has no time for that gives a budget and
+is handed the batch (`LongBatch`), to look through elsewhere.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import LeaderEpoch, Offset
 from headrace.log.batch_scan import scan_headers
 from headrace.log.segment import Segment
+from headrace.protocol.records.budget import Budget, OverBudget
 from headrace.protocol.records.decode import iterate_records
 from headrace.protocol.records.header import BatchHeader
 
@@ -19,27 +25,51 @@ class TimestampedOffset(NamedTuple):
     epoch: LeaderEpoch
 
 
+class LongBatch(OverBudget):
+    """The search has come to a batch with more records than may be looked at here."""
+
+    def __init__(
+        self, look: Callable[[], TimestampedOffset | None], next_offset: Offset | None
+    ) -> None:
+        """`look` is for a worker: it says what the batch has. If that is nothing, the search
+        goes on at `next_offset`; None: there is nothing more."""
+        super().__init__()
+        self.look = look
+        self.next_offset = next_offset
+
+
 def first_at_or_after(
-    segments: Sequence[Segment], timestamp: int, start: Offset, end: Offset
+    segments: Sequence[Segment],
+    timestamp: int,
+    start: Offset,
+    end: Offset,
+    budget: Budget | None = None,
 ) -> TimestampedOffset | None:
     """The first record in `[start, end)` whose timestamp is `timestamp` or later."""
     for segment in segments:
         if segment.next_offset <= start or segment.max_timestamp < timestamp:
             continue
-        found = _first_in(segment, timestamp, start)
+        found = _first_in(segment, timestamp, start, budget)
         if found is not None:
             return found if found.offset < end else None
     return None
 
 
-def _first_in(segment: Segment, timestamp: int, start: Offset) -> TimestampedOffset | None:
+def _first_in(
+    segment: Segment, timestamp: int, start: Offset, budget: Budget | None
+) -> TimestampedOffset | None:
     position = _start_of_search(segment, timestamp, start)
-    for found, header in scan_headers(segment.file, position, segment.size):
+    for at, header in scan_headers(segment.file, position, segment.size):
         if header.max_timestamp < timestamp or header.last_offset < start:
             continue
-        for offset, stamp in _stamps(segment, found, header):
-            if stamp >= timestamp and offset >= start:
-                return TimestampedOffset(Offset(offset), stamp, LeaderEpoch(header.leader_epoch))
+        found = _look(
+            _Batch(segment, at, header),
+            lambda offset, stamp: stamp >= timestamp and offset >= start,
+            budget,
+            Offset(header.last_offset + 1),
+        )
+        if found is not None:
+            return found
     return None
 
 
@@ -66,7 +96,7 @@ def _start_of_search(segment: Segment, timestamp: int, start: Offset) -> int:
 
 
 def latest_timestamp(
-    segments: Sequence[Segment], start: Offset, end: Offset
+    segments: Sequence[Segment], start: Offset, end: Offset, budget: Budget | None = None
 ) -> TimestampedOffset | None:
     """The first record with the highest timestamp of all, if it lies in `[start, end)`."""
     alive = [s for s in segments if s.size and s.next_offset > start]
@@ -78,20 +108,46 @@ def latest_timestamp(
     if position is None:
         return None
     header = next(scan_headers(segment.file, position, segment.size))[1]
-    for offset, stamp in _stamps(segment, position, header):
-        if stamp == header.max_timestamp:
-            if start <= offset < end:
-                return TimestampedOffset(Offset(offset), stamp, LeaderEpoch(header.leader_epoch))
-            return None
-    return None
+    latest = header.max_timestamp
+    found = _look(_Batch(segment, position, header), lambda _, stamp: stamp == latest, budget, None)
+    return found if found is not None and start <= found.offset < end else None
 
 
-def _stamps(segment: Segment, position: int, header: BatchHeader) -> list[tuple[int, int]]:
-    """Offset and timestamp of each record of a batch."""
-    data = segment.file.read(position, header.size)
+class _Batch(NamedTuple):
+    segment: Segment
+    position: int
+    header: BatchHeader
+
+    def stamps(self, budget: Budget | None) -> Iterator[tuple[int, int]]:
+        """Offset and timestamp of each record."""
+        header = self.header
+        data = self.segment.file.read(self.position, header.size)
+        try:
+            for record in iterate_records(data, 0, header, budget=budget):
+                yield record.offset, record.timestamp
+        except HeadraceError:
+            # Producers' batches are appended by their headers; one whose records make no sense
+            # from some point on can still be found as a whole.
+            yield header.last_offset, header.max_timestamp
+
+    def first(
+        self, matches: Callable[[int, int], bool], budget: Budget | None = None
+    ) -> TimestampedOffset | None:
+        """The first record that matches by offset and timestamp."""
+        for offset, stamp in self.stamps(budget):
+            if matches(offset, stamp):
+                epoch = LeaderEpoch(self.header.leader_epoch)
+                return TimestampedOffset(Offset(offset), stamp, epoch)
+        return None
+
+
+def _look(
+    batch: _Batch,
+    matches: Callable[[int, int], bool],
+    budget: Budget | None,
+    next_offset: Offset | None,
+) -> TimestampedOffset | None:
     try:
-        return [(record.offset, record.timestamp) for record in iterate_records(data, 0, header)]
-    except HeadraceError:
-        # Producers' batches are appended by their headers; one whose records make no sense can
-        # still be found as a whole.
-        return [(header.last_offset, header.max_timestamp)]
+        return batch.first(matches, budget)
+    except OverBudget:
+        raise LongBatch(partial(batch.first, matches), next_offset) from None

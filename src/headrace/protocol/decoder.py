@@ -3,7 +3,7 @@
 Neighbouring fields of fixed size are read by one `unpack_from`; nested structs and arrays are
 written out in place. Every length is checked against the bytes that remain before anything of
 that length is made, so a lying length costs nothing: the check for an array counts the fewest
-bytes its items can take.
+bytes its items can take, and the caller says how many items all arrays together may have.
 """
 
 from collections.abc import Callable
@@ -11,17 +11,17 @@ from struct import Struct as Format
 from struct import calcsize, unpack_from
 from typing import Any
 
-from headrace.core.errors import MalformedMessage
+from headrace.core.errors import MalformedMessage, TooManyItems
 from headrace.core.files import Buffer
 from headrace.protocol.constructor import default_expression
 from headrace.protocol.fields import FIXED_FORMATS, Field
 from headrace.protocol.wire import decode_varint, finish_varint, skip_tagged_fields, uuid_from
 
-Decoder = Callable[[Buffer, int], tuple[Any, int]]
+Decoder = Callable[[Buffer, int, int], tuple[Any, int]]
 
 
 def compile_decoder(cls: Any, version: int) -> Decoder:
-    """A function from (buffer, position) to (message, position after it)."""
+    """A function from (buffer, position, items allowed) to (message, position after it)."""
     schema = cls.schema
     if not schema.lowest_version <= version <= schema.highest_version:
         raise MalformedMessage(f"{cls.__name__} has no version {version}")
@@ -66,6 +66,7 @@ class _DecoderWriter:
             "unpack_from": unpack_from,
             "new": object.__new__,
             "Malformed": MalformedMessage,
+            "TooMany": TooManyItems,
         }
 
     def compile(self, cls: Any) -> Decoder:
@@ -73,7 +74,7 @@ class _DecoderWriter:
         target = self.struct(cls)
         self.flush()
         self.line(f"return {target}, position")
-        source = "def decode(buffer, position):\n" + "\n".join(self.lines)
+        source = "def decode(buffer, position, items_left):\n" + "\n".join(self.lines)
         exec(compile(source, f"<{self.name} v{self.version} decoder>", "exec"), self.scope)
         decoder: Decoder = self.scope["decode"]
         return decoder
@@ -85,8 +86,8 @@ class _DecoderWriter:
         self.names_used += 1
         return f"{stem}{self.names_used}"
 
-    def fail(self, what: str, where: str) -> str:
-        return f"raise Malformed({f'{self.name} v{self.version}: {where} {what}'!r})"
+    def fail(self, what: str, where: str, error: str = "Malformed") -> str:
+        return f"raise {error}({f'{self.name} v{self.version}: {where} {what}'!r})"
 
     def flush(self) -> None:
         """Unpack the fixed-size fields collected so far."""
@@ -232,6 +233,8 @@ class _DecoderWriter:
         smallest = max(1, minimum_size(item, self.version, self.flexible))
         product = count if smallest == 1 else f"{count} * {smallest}"
         self.line(f"if {product} > size - position: {self.fail('has more items than bytes', name)}")
+        self.line(f"items_left -= {count}")
+        self.line(f"if items_left < 0: {self.fail('has too many items', name, 'TooMany')}")
         if item.kind in FIXED_FORMATS and item.kind != "uuid":
             letter = FIXED_FORMATS[item.kind]
             self.line(f"{target} = list(unpack_from(f'>{{{count}}}{letter}', buffer, position))")

@@ -7,6 +7,7 @@ message of that version is read or written; from then on both are straight-line 
 
 from collections.abc import Callable
 from struct import error as StructError  # noqa: N812
+from sys import maxsize
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 from headrace.core.errors import MalformedMessage, UnencodableMessage
@@ -91,13 +92,15 @@ class Message(Struct):
     """A struct that stands on its own: a request, a response or a stored record."""
 
     schema: ClassVar[Schema]
-    _decoders: ClassVar[dict[int, Callable[[Buffer, int], tuple[Any, int]]]]
+    _decoders: ClassVar[dict[int, Callable[[Buffer, int, int], tuple[Any, int]]]]
     _encoders: ClassVar[dict[int, Callable[[Any, list[Buffer], list[Part] | None], None]]]
 
     @classmethod
-    def decode(cls, buffer: Buffer, version: int, position: int = 0) -> Self:
+    def decode(
+        cls, buffer: Buffer, version: int, position: int = 0, items_max: int = maxsize
+    ) -> Self:
         """Read one message that fills `buffer` from `position` to its very end."""
-        message, end = cls.decode_from(buffer, version, position)
+        message, end = cls.decode_from(buffer, version, position, items_max)
         if end != len(buffer):
             raise MalformedMessage(
                 f"{cls.__name__} v{version}: {len(buffer) - end} bytes left over"
@@ -105,15 +108,20 @@ class Message(Struct):
         return message
 
     @classmethod
-    def decode_from(cls, buffer: Buffer, version: int, position: int = 0) -> tuple[Self, int]:
-        """Read one message and say where it ended; more may follow."""
+    def decode_from(
+        cls, buffer: Buffer, version: int, position: int = 0, items_max: int = maxsize
+    ) -> tuple[Self, int]:
+        """Read one message and say where it ended; more may follow.
+
+        Raises `TooManyItems`, before they are made, if its arrays hold more than `items_max`.
+        """
         decoder = cls._decoders.get(version)
         if decoder is None:
             from headrace.protocol.decoder import compile_decoder
 
             decoder = cls._decoders[version] = compile_decoder(cls, version)
         try:
-            return decoder(buffer, position)
+            return decoder(buffer, position, items_max)
         except MalformedMessage:
             raise
         except _BAD_BYTES as error:

@@ -17,11 +17,38 @@ from headrace.controller.commands import CreateTopics, NewTopic
 from headrace.node.node import Node
 from headrace.protocol.api_keys import ApiKey
 from headrace.protocol.frames import encode_request
+from headrace.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from headrace.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from headrace.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
 from headrace.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
+from headrace.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from headrace.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from headrace.protocol.records.decode import Record
+from headrace.protocol.records.encode import encode_batch
 from tests.support.long_requests import Entries, Known, LongRequests, advertised_arrays
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
@@ -30,8 +57,10 @@ MANY, FEW = 10_000, 1_000
 PLAINLY_QUICK = 0.5
 LINEAR_UP_TO = 30.0
 SECONDS_MAX = 10.0
-ANSWER_BYTES_PER_ENTRY = 6_000
+# A refusal that lists what there is takes some of these; nothing is described again and again.
+ANSWER_BYTES_PER_ENTRY = 600
 TOPICS, PARTITIONS = 50, 4
+PRODUCERS = 50
 
 ARRAYS: dict[int, list[tuple[int, tuple[str, ...]]]] = {}
 for _key, _version, _path in advertised_arrays():
@@ -39,23 +68,93 @@ for _key, _version, _path in advertised_arrays():
 
 
 async def known_things(node: Node, client: RawClient) -> Known:
-    """Topics, and a group that has committed an offset."""
+    """Topics, one with many producers; a group with a talkative member, one with a long remark."""
     controller = node._controller
     assert controller is not None
     names = [f"known-{number}" for number in range(TOPICS)]
     await controller.submit(CreateTopics(tuple(NewTopic(name, PARTITIONS, 1) for name in names)))
+    for number in range(PRODUCERS):
+        batch = encode_batch(
+            [Record(0, 1_000, None, b"v", ())],
+            producer_id=number,
+            producer_epoch=0,
+            base_sequence=0,
+        )
+        produced = await client.call(produce_to(names[0], bytes(batch)), 9)
+        assert isinstance(produced, ProduceResponse)
+        assert produced.responses[0].partition_responses[0].error_code == 0
+    found = await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
+    assert isinstance(found, FindCoordinatorResponse)
+    assert found.coordinators[0].error_code == 0
     committed = OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=0, committed_metadata=""
+        partition_index=0, committed_offset=0, committed_metadata="x" * 4_000
     )
     topic = OffsetCommitRequestTopic(name=names[0], partitions=[committed])
-    await client.call(
+    stored = await client.call(
         OffsetCommitRequest(
-            group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=[topic]
+            group_id="committer", generation_id_or_member_epoch=-1, member_id="", topics=[topic]
         ),
         8,
     )
+    assert isinstance(stored, OffsetCommitResponse)
+    assert stored.topics[0].partitions[0].error_code == 0
+    await join_talking_much(client)
+    await consume(client, names)
     topics = controller.image.topics
-    return Known([(name, topics[name].id) for name in names], PARTITIONS, "g")
+    return Known(
+        [(name, topics[name].id) for name in names], PARTITIONS, "g", "committer", "consumers"
+    )
+
+
+def produce_to(topic: str, batch: bytes) -> ProduceRequest:
+    data = [PartitionProduceData(index=0, records=batch)]
+    return ProduceRequest(
+        acks=1, timeout_ms=1_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+    )
+
+
+async def consume(client: RawClient, topics: list[str]) -> None:
+    """Make a group of the consumer protocol that reads all topics."""
+    heartbeat = ConsumerGroupHeartbeatRequest(
+        group_id="consumers",
+        member_id="reads-much",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=topics,
+        topic_partitions=[],
+    )
+    joined = await client.call(heartbeat, 1)
+    assert isinstance(joined, ConsumerGroupHeartbeatResponse)
+    assert joined.error_code == 0
+
+
+async def join_talking_much(client: RawClient) -> None:
+    """Bring a classic member into the group, with a long subscription and assignment."""
+    joined = await client.call(
+        JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=60_000,
+            rebalance_timeout_ms=60_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(50_000))],
+        ),
+        3,
+    )
+    assert isinstance(joined, JoinGroupResponse)
+    synced = await client.call(
+        SyncGroupRequest(
+            group_id="g",
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=joined.member_id, assignment=bytes(50_000))
+            ],
+        ),
+        1,
+    )
+    assert isinstance(synced, SyncGroupResponse)
+    assert synced.error_code == 0
 
 
 async def cost(client: RawClient, frame: bytes) -> tuple[float, int]:

@@ -2,6 +2,7 @@
 
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
+from headrace.broker.turns import in_turns
 from headrace.controller.commands import CreateTopics, NewTopic, TopicCreation
 from headrace.core import topic_configs
 from headrace.core.errors import ErrorCode
@@ -43,7 +44,10 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
     )
     configs = {topic.name: topic for topic in wanted}
     return CreateTopicsResponse(
-        topics=[_shape(ctx, result, configs.get(result.name)) for result in (*results, *refused)]
+        topics=[
+            _shape(ctx, result, configs.get(result.name))
+            async for result in in_turns((*results, *refused), ctx.services.meters.now)
+        ]
     )
 
 

@@ -1,8 +1,14 @@
-"""DescribeConfigs: every key of a topic, broker or group, with where its value comes from."""
+"""DescribeConfigs: every key of a topic, broker or group, with where its value comes from.
+
+An answer is much longer than its question, so the same question is answered once.
+"""
+
+from collections.abc import Iterable
 
 from headrace.broker.config_resources import authorize
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
+from headrace.broker.turns import in_turns
 from headrace.controller.image import ResourceType as ConfigResourceType
 from headrace.controller.names import name_problem
 from headrace.core import group_configs, topic_configs
@@ -20,17 +26,35 @@ from headrace.security.authorizer import Operation
 
 
 @handles(DescribeConfigsRequest)
-def describe_configs(
+async def describe_configs(
     ctx: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     """Describe each resource; a bad one is a value in the answer."""
+    questions = _once(request.resources)
     return DescribeConfigsResponse(
-        results=[_describe(ctx, request, resource) for resource in request.resources]
+        results=[
+            _describe(ctx, request, resource, keys)
+            async for resource, keys in in_turns(questions, ctx.services.meters.now)
+        ]
     )
 
 
+def _once(
+    resources: Iterable[DescribeConfigsResource],
+) -> Iterable[tuple[DescribeConfigsResource, frozenset[str]]]:
+    """Each question with the keys it asks for; none means all."""
+    questions = {}
+    for each in resources:
+        keys = frozenset(each.configuration_keys or ())
+        questions[each.resource_type, each.resource_name, keys] = (each, keys)
+    return questions.values()
+
+
 def _describe(
-    ctx: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    ctx: RequestContext,
+    request: DescribeConfigsRequest,
+    resource: DescribeConfigsResource,
+    wanted: frozenset[str],
 ) -> DescribeConfigsResult:
     answer = DescribeConfigsResult(
         error_message="",
@@ -45,7 +69,6 @@ def _describe(
         answer.error_code = error.code
         answer.error_message = "" if error.message == error.code.name else error.message
         return answer
-    wanted = resource.configuration_keys
     answer.configs = [
         _shape(request, entry) for entry in entries if not wanted or entry.name in wanted
     ]

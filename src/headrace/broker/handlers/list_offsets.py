@@ -1,11 +1,18 @@
-"""ListOffsets: where a log starts, ends, or passes a point in time."""
+"""ListOffsets: where a log starts, ends, or passes a point in time.
+
+What is known is answered at once. Records are looked for by their time one partition after the
+other, with turns for others between them, and long batches are looked through by a worker.
+"""
 
 from collections import Counter
+from typing import NamedTuple
 
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
-from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.broker.turns import go_on_later, in_turns
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError, StorageError
 from headrace.core.ids import Offset
+from headrace.log.timestamps import LongBatch, TimestampedOffset
 from headrace.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -29,7 +36,7 @@ _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDIN
 
 
 @handles(ListOffsetsRequest)
-def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | None:
+def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> None:
     """Answer for each partition; a bad one is a value in the answer."""
     waiting = unsettled(
         ctx.services.replicas.find(topic.name, wanted.partition_index)
@@ -37,13 +44,34 @@ def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffset
         for wanted in topic.partitions
         if wanted.timestamp not in (EARLIEST, EARLIEST_LOCAL)
     )
-    if not waiting:
-        return _answer_all(ctx, request)
-    when_settled(waiting, lambda: ctx.reply(_answer_all(ctx, request)), ctx.connection)
-    return None
+    if waiting:
+        when_settled(waiting, lambda: _begin(ctx, request), ctx.connection)
+    else:
+        _begin(ctx, request)
+    return
 
 
-def _answer_all(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+class _Search(NamedTuple):
+    """A record to be found by its time, and the answer to be filled in."""
+
+    partition: Partition
+    timestamp: int
+    end: Offset
+    answer: ListOffsetsPartitionResponse
+
+
+def _begin(ctx: RequestContext, request: ListOffsetsRequest) -> None:
+    searches: list[_Search] = []
+    response = _answer_all(ctx, request, searches)
+    if searches:
+        go_on_later(ctx.connection, _search_all(ctx, response, searches))
+    else:
+        ctx.reply(response)
+
+
+def _answer_all(
+    ctx: RequestContext, request: ListOffsetsRequest, searches: list[_Search]
+) -> ListOffsetsResponse:
     named = Counter(
         (topic.name, partition.partition_index)
         for topic in request.topics
@@ -61,7 +89,7 @@ def _answer_all(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsets
                     raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 if named[topic.name, wanted.partition_index] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST)
-                _answer(ctx, request, topic.name, wanted, answer)
+                _answer(ctx, request, topic.name, wanted, answer, searches)
             except HeadraceError as error:
                 answer.error_code = error.code
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
@@ -74,6 +102,7 @@ def _answer(
     topic: str,
     wanted: ListOffsetsPartition,
     answer: ListOffsetsPartitionResponse,
+    searches: list[_Search],
 ) -> None:
     timestamp = wanted.timestamp
     if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _SINCE.get(timestamp, 0):
@@ -93,18 +122,44 @@ def _answer(
         answer.offset = log.log_start_offset
         answer.leader_epoch = log.epoch_for_offset(log.log_start_offset)
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
-        _by_time(partition, timestamp, end, answer)
+        searches.append(_Search(partition, timestamp, end, answer))
     # Nothing is tiered: the two tiered questions have the answer "none", as set.
 
 
-def _by_time(
-    partition: Partition, timestamp: int, end: Offset, answer: ListOffsetsPartitionResponse
+async def _search_all(
+    ctx: RequestContext, response: ListOffsetsResponse, searches: list[_Search]
 ) -> None:
-    log = partition.log
-    found = (
-        log.max_timestamp(end)
-        if timestamp == MAX_TIMESTAMP
-        else log.find_by_timestamp(timestamp, end)
-    )
-    if found is not None:
-        answer.offset, answer.timestamp, answer.leader_epoch = found
+    async for search in in_turns(searches, ctx.services.meters.now):
+        answer = search.answer
+        try:
+            found = await _search(ctx, search)
+        except HeadraceError as error:
+            answer.error_code = error.code
+        else:
+            if found is not None:
+                answer.offset, answer.timestamp, answer.leader_epoch = found
+    ctx.reply(response)
+
+
+async def _search(ctx: RequestContext, search: _Search) -> TimestampedOffset | None:
+    partition, timestamp, end, _ = search
+    work = ctx.services.record_work
+    start: Offset | None = Offset(0)
+    while start is not None:
+        if partition.retired:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        log = partition.log
+        try:
+            if timestamp == MAX_TIMESTAMP:
+                return log.max_timestamp(end, work)
+            return log.find_by_timestamp(timestamp, end, work, start)
+        except LongBatch as batch:
+            try:
+                found = await work.in_worker(batch.look)
+            except OSError as error:
+                raise StorageError(f"cannot search {log.directory}: {error}") from error
+            if found is not None:
+                inside = log.log_start_offset <= found.offset < end
+                return found if inside else None
+            start = batch.next_offset
+    return None

@@ -1,4 +1,11 @@
-"""OffsetFetch: how far groups have read; one group up to v7, several from v8 on."""
+"""OffsetFetch: how far groups have read; one group up to v7, several from v8 on.
+
+Each group, topic and partition is answered once, however often it is named: what was committed
+with an offset is much longer than the question.
+"""
+
+from collections.abc import Iterable
+from uuid import UUID
 
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
@@ -26,7 +33,7 @@ GROUP_ERROR_SINCE = 2
 def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> None:
     """Read the offsets of each group; one that is refused is a value among the others."""
     asked = request.groups if ctx.api_version >= SEVERAL_SINCE else [_as_group(request)]
-    partial = [_Asked(ctx, group) for group in asked]
+    partial = [_Asked(ctx, group) for group in _groups_once(asked)]
 
     def answer(found: list[OffsetFetchResponseGroup]) -> None:
         by_place = iter(found)
@@ -63,7 +70,7 @@ class _Asked:
         self, topics: list[OffsetFetchRequestTopics]
     ) -> list[OffsetFetchRequestTopics]:
         allowed = []
-        for topic in topics:
+        for topic in _topics_once(topics):
             name = topic.name
             if self._ctx.api_version >= TOPIC_IDS_SINCE:
                 known = self._ctx.services.controller.image.topics_by_id.get(topic.topic_id)
@@ -103,6 +110,30 @@ class _Asked:
                 topic.topic_id = known[topic.name].id
             visible.append(topic)
         return visible
+
+
+def _groups_once(groups: Iterable[OffsetFetchRequestGroup]) -> Iterable[OffsetFetchRequestGroup]:
+    once: dict[str, OffsetFetchRequestGroup] = {}
+    for group in groups:
+        first = once.setdefault(group.group_id, group)
+        if first is group or first.topics is None:
+            continue
+        if group.topics is None:
+            first.topics = None
+        else:
+            first.topics += group.topics
+    return once.values()
+
+
+def _topics_once(topics: Iterable[OffsetFetchRequestTopics]) -> list[OffsetFetchRequestTopics]:
+    once: dict[tuple[UUID, str], dict[int, None]] = {}
+    for topic in topics:
+        indexes = once.setdefault((topic.topic_id, topic.name), {})
+        indexes.update(dict.fromkeys(topic.partition_indexes))
+    return [
+        OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=list(indexes))
+        for (topic_id, name), indexes in once.items()
+    ]
 
 
 def _refusal(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:

@@ -6,13 +6,13 @@ partition's high watermark.
 """
 
 import asyncio
-import logging
 from functools import partial
 from typing import Final, cast
 from uuid import UUID
 
 from headrace.broker.context import Caller, RequestContext, Services
 from headrace.broker.routes import handles
+from headrace.broker.turns import TURN_SECONDS, go_on_later
 from headrace.controller.names import COORDINATOR_TOPICS
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, InvalidRecord
 from headrace.core.ids import Offset
@@ -30,15 +30,8 @@ from headrace.replication.partition import Partition
 from headrace.replication.produce import append_checked, append_produced, check_produced
 from headrace.security.authorizer import Action, Operation, ResourceType
 
-logger = logging.getLogger(__name__)
-
 ACKS_ALL: Final = -1
 ACKS: Final = frozenset({0, 1, ACKS_ALL})
-# What one request may append in one piece. The first batch of a partition makes its directory and
-# files, and a request may name thousands of partitions.
-TURN_SECONDS: Final = 0.01
-# Tasks that append what had to wait; nobody else holds on to them.
-_under_way: set[asyncio.Task[None]] = set()
 _NOTHING = memoryview(b"")
 
 # Errors that Kafka finds before it looks at the log, or in the log's own state; with all others
@@ -97,7 +90,7 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | N
         )
     response = ProduceResponse(responses=topics)
     if work.later:
-        work.go_on_later(response)
+        go_on_later(ctx.connection, work.append_later(response))
         return None
     if len(topics) == 1 and len(topics[0].partition_responses) == 1 and not work.failed:
         ctx.appended_to = work.appended_to
@@ -207,22 +200,7 @@ class _Work:
             self._appended(info, partition, answer)
         return True
 
-    def go_on_later(self, response: ProduceResponse) -> None:
-        connection = self._ctx.connection
-        connection.hold()
-        task = asyncio.get_running_loop().create_task(self._append_later(response))
-        _under_way.add(task)
-
-        def done(task: asyncio.Task[None]) -> None:
-            _under_way.discard(task)
-            if not task.cancelled() and task.exception() is not None:
-                logger.error("produce failed, closing connection", exc_info=task.exception())
-                connection.close()
-            connection.go_on()
-
-        task.add_done_callback(done)
-
-    async def _append_later(self, response: ProduceResponse) -> None:
+    async def append_later(self, response: ProduceResponse) -> None:
         ctx = self._ctx
         for partition, records, answer in self.later:
             if self._now() > self._turn_ends:

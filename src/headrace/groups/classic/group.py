@@ -9,7 +9,10 @@ from headrace.core.errors import ApiError, ErrorCode, MalformedMessage
 from headrace.groups.classic.member import Member, Protocols
 from headrace.groups.records import GroupRecord
 from headrace.groups.step import Token
-from headrace.protocol.schemas.consumer_protocol import ConsumerProtocolSubscription
+from headrace.protocol.schemas.consumer_protocol import (
+    METADATA_ITEMS_MAX,
+    ConsumerProtocolSubscription,
+)
 from headrace.protocol.schemas.group_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -294,5 +297,6 @@ def _members_of(stored: Iterable[MemberMetadata], protocol: str | None) -> Itera
 
 
 def _topics_in(metadata: bytes) -> list[str]:
+    """Raises `TooManyItems` for more than anybody subscribes to; they would be made at once."""
     # Version 0 is the front part of every later version; what follows is not for us.
-    return ConsumerProtocolSubscription.decode_from(metadata, 0, 2)[0].topics
+    return ConsumerProtocolSubscription.decode_from(metadata, 0, 2, METADATA_ITEMS_MAX)[0].topics

@@ -19,6 +19,7 @@ from headrace.groups.consumer.assignors.model import Partitions, TopicIdPartitio
 from headrace.groups.consumer.members import ClassicProtocols, Member
 from headrace.groups.records import GroupRecord
 from headrace.protocol.schemas.consumer_protocol import (
+    METADATA_ITEMS_MAX,
     AssignedPartitions,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -133,7 +134,7 @@ def downgraded(
 
 def subscription_of(protocols: Sequence[tuple[str, bytes]]) -> ConsumerProtocolSubscription:
     """What a classic member subscribes to; every protocol it offers says the same."""
-    return decode_versioned(ConsumerProtocolSubscription, protocols[0][1])[0]
+    return decode_versioned(ConsumerProtocolSubscription, protocols[0][1], METADATA_ITEMS_MAX)[0]
 
 
 def owned_by(
@@ -172,7 +173,9 @@ def _upgraded(
     subscription = subscription_of(member.protocols)
     assigned: Partitions = frozenset()
     if member.assignment:
-        assignment, _ = decode_versioned(ConsumerProtocolAssignment, member.assignment)
+        assignment, _ = decode_versioned(
+            ConsumerProtocolAssignment, member.assignment, METADATA_ITEMS_MAX
+        )
         assigned = owned_by(assignment.assigned_partitions, topics)
     return Member(
         member.member_id,

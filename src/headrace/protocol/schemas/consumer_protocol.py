@@ -1,7 +1,12 @@
 """What members of a classic consumer group tell each other, opaque to the broker."""
 
+from typing import Final
+
 from headrace.protocol.fields import array, binary, int32, string
 from headrace.protocol.message import Message, Struct, message
+
+METADATA_ITEMS_MAX: Final = 32_000
+"""Topics and partitions that a coordinator reads of one member; with more it counts as opaque."""
 
 
 class OwnedPartitions(Struct):

@@ -6,6 +6,7 @@ assignments start with their version in the same way.
 """
 
 from struct import Struct as Format
+from sys import maxsize
 from typing import Final, TypeVar
 
 from headrace.core.errors import MalformedMessage
@@ -50,10 +51,10 @@ def encode_versioned(value: Message, version: int) -> bytes:
     return _INT16.pack(version) + value.encode(version)
 
 
-def decode_versioned(cls: type[M], data: Buffer) -> tuple[M, int]:
+def decode_versioned(cls: type[M], data: Buffer, items_max: int = maxsize) -> tuple[M, int]:
     """Read what `encode_versioned` wrote; also says which version it was."""
     version = _leading_int16(data)
-    return cls.decode(data, version, 2), version
+    return cls.decode(data, version, 2, items_max), version
 
 
 def decode_record(

@@ -5,6 +5,7 @@ import pytest
 from headrace.core.errors import ErrorCode
 from headrace.groups.classic.group import State
 from headrace.groups.settings import GroupSettings
+from headrace.protocol.schemas.consumer_protocol import METADATA_ITEMS_MAX
 from tests.support.classic_shard import SESSION_MS, ClassicShard, subscribed
 
 
@@ -156,3 +157,16 @@ def test_a_second_instance_fences_the_first_while_both_join() -> None:
     world.advance(3_000)
     assert world.joined("b").error_code == ErrorCode.NONE
     assert list(world.group.members) == ["b-id"]
+
+
+@pytest.mark.parametrize(
+    ("count", "read"), [(METADATA_ITEMS_MAX, {"t"}), (METADATA_ITEMS_MAX + 1, None)]
+)
+def test_a_subscription_to_more_topics_than_anybody_has_is_not_read(
+    count: int, read: set[str] | None
+) -> None:
+    world = ClassicShard()
+    world.join("a", version=3, protocols=(("range", subscribed(*["t"] * count)),))
+    world.advance(0)
+    assert world.group.state is State.COMPLETING_REBALANCE
+    assert world.group.subscribed_topics == read

@@ -1,0 +1,72 @@
+"""Requests of many items: read and answered by a worker, so that others are served meanwhile.
+
+Making the objects of a request, and the bytes of its answer, costs some microseconds for each
+item: partitions, topics, groups, whatever its arrays hold. Of few items that is done at once. A
+request of more is decoded in a worker, one at a time, and its answer encoded there; its
+connection waits, as Kafka's do. Handlers still run on the event loop, so there is a greatest
+number, and what announces more costs the client its connection.
+"""
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.broker.context import RequestContext
+from headrace.core.files import Part
+from headrace.protocol.frames import encode_response_parts
+from headrace.protocol.message import Message
+
+if TYPE_CHECKING:
+    from headrace.broker.connection import Connection
+
+# Some milliseconds to read them, serve them, and answer.
+ITEMS_AT_ONCE: Final = 1_000
+# What a handler goes through in one piece takes some 40 ms then.
+ITEMS_MAX: Final = 32_000
+
+StartTask = Callable[[Coroutine[Any, Any, None], "Connection"], None]
+
+
+class LongRequestContext(RequestContext):
+    """A request whose answer is encoded by a worker."""
+
+    __slots__ = ("_caller", "_start")
+
+    def __init__(self, context: RequestContext, caller: "Connection", start: StartTask) -> None:
+        """`context` is that of the request before its length was known."""
+        super().__init__(
+            context.services,
+            caller,
+            context.header,
+            context._answer,
+            context._version,
+            context._meter,
+            context.started,
+            context.size,
+        )
+        self._caller = caller
+        self._start = start
+
+    def reply(self, response: Message | None) -> None:
+        if response is None:
+            super().reply(None)
+        else:
+            self._start(self._encode(response), self._caller)
+
+    async def _encode(self, response: Message) -> None:
+        encode = partial(encode_response_parts, response, self._version, self.header.correlation_id)
+        parts: list[Part] = await self.services.record_work.in_worker(encode)
+        self.connection.complete(self._answer, parts)
+        self._meter.answered(self, response)
+
+
+async def decode_in_worker(
+    context: RequestContext, request_class: type[Message], frame: bytes
+) -> Message:
+    """Raises `TooManyItems` for more than a handler can go through."""
+    header = context.header
+    decode = partial(
+        request_class.decode_from, frame, header.api_version, header.body_position, ITEMS_MAX
+    )
+    request, _ = await context.services.record_work.in_worker(decode)
+    return request
