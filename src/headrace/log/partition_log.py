@@ -7,9 +7,9 @@
 
 Appends, reads, truncations and changes of config come from one thread (the event loop). Whatever
 waits for the disk may run in a worker meanwhile, beside them and beside each other: `flush`,
-`checkpoint`, `apply_retention`, `expire_producers`, `replace_segments`, `remove_deleted`. Appends
-wait for a worker only while it changes the shape (`_lock`), never for a sync; reads take no lock
-at all.
+`checkpoint`, `apply_retention`, `expire_producers`, `replace_segments`, `remove_deleted`, and the
+searches by time. Appends wait for a worker only while it changes the shape or looks into an index
+of the newest segment (`_lock`), never for a sync; reads take no lock at all.
 """
 
 import logging
@@ -311,13 +311,15 @@ class PartitionLog(ShapedLog):
     def find_by_timestamp(self, timestamp: int, end: Offset) -> TimestampedOffset | None:
         """The first record below `end` whose timestamp is `timestamp` or later."""
         try:
-            return first_at_or_after(self._segments.all, timestamp, self.log_start_offset, end)
+            return first_at_or_after(
+                self._segments.all, timestamp, self.log_start_offset, end, self._lock
+            )
         except OSError as error:
             raise StorageError(f"cannot search {self.directory}: {error}") from error
 
     def max_timestamp(self, end: Offset) -> TimestampedOffset | None:
         """The first record with the highest timestamp, if it lies below `end`."""
         try:
-            return latest_timestamp(self._segments.all, self.log_start_offset, end)
+            return latest_timestamp(self._segments.all, self.log_start_offset, end, self._lock)
         except OSError as error:
             raise StorageError(f"cannot search {self.directory}: {error}") from error

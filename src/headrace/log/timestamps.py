@@ -1,6 +1,11 @@
-"""Find records by their timestamps: time index, then batch headers, then one batch's records."""
+"""Find records by their timestamps: time index, then batch headers, then one batch's records.
+
+A search may open every segment of a log and unfold a batch, so it is for a worker. Indexes of the
+newest segment are read under the lock that appends take: whoever finds one wrong makes it anew.
+"""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from headrace.core.errors import HeadraceError
@@ -20,26 +25,34 @@ class TimestampedOffset(NamedTuple):
 
 
 def first_at_or_after(
-    segments: Sequence[Segment], timestamp: int, start: Offset, end: Offset
+    segments: Sequence[Segment],
+    timestamp: int,
+    start: Offset,
+    end: Offset,
+    lock: AbstractContextManager[object],
 ) -> TimestampedOffset | None:
     """The first record in `[start, end)` whose timestamp is `timestamp` or later."""
     for segment in segments:
-        if segment.next_offset <= start or segment.max_timestamp < timestamp:
+        if segment.next_offset <= start:
             continue
-        found = _first_in(segment, timestamp, start)
+        with lock if segment is segments[-1] else nullcontext():
+            if segment.max_timestamp < timestamp:
+                continue
+            position = _start_of_search(segment, timestamp, start)
+        found = _first_from(segment, position, timestamp, start)
         if found is not None:
             return found if found.offset < end else None
     return None
 
 
-def _first_in(segment: Segment, timestamp: int, start: Offset) -> TimestampedOffset | None:
-    position = _start_of_search(segment, timestamp, start)
-    for found, header in scan_headers(segment.file, position, segment.size):
-        if header.max_timestamp < timestamp or header.last_offset < start:
-            continue
-        for offset, stamp in _stamps(segment, found, header):
-            if stamp >= timestamp and offset >= start:
-                return TimestampedOffset(Offset(offset), stamp, LeaderEpoch(header.leader_epoch))
+def _first_from(
+    segment: Segment, position: int, timestamp: int, start: Offset
+) -> TimestampedOffset | None:
+    for at, header in scan_headers(segment.file, position, segment.size):
+        if header.max_timestamp >= timestamp and header.last_offset >= start:
+            found = _first_in(segment, at, header, timestamp, start)
+            if found is not None:
+                return found
     return None
 
 
@@ -66,32 +79,43 @@ def _start_of_search(segment: Segment, timestamp: int, start: Offset) -> int:
 
 
 def latest_timestamp(
-    segments: Sequence[Segment], start: Offset, end: Offset
+    segments: Sequence[Segment],
+    start: Offset,
+    end: Offset,
+    lock: AbstractContextManager[object],
 ) -> TimestampedOffset | None:
     """The first record with the highest timestamp of all, if it lies in `[start, end)`."""
-    alive = [s for s in segments if s.size and s.next_offset > start]
-    if not alive:
+    latest: Segment | None = None
+    for segment in segments:
+        if segment.size and segment.next_offset > start:
+            with lock if segment is segments[-1] else nullcontext():
+                # The earliest segment with that timestamp.
+                if latest is None or segment.max_timestamp > latest.max_timestamp:
+                    latest = segment
+    if latest is None:
         return None
-    # max() keeps the first of equals: the earliest segment with that timestamp.
-    segment = max(alive, key=lambda s: s.max_timestamp)
-    position = segment.locate(segment.max_timestamp_offset)
+    with lock if latest is segments[-1] else nullcontext():
+        position = latest.locate(latest.max_timestamp_offset)
     if position is None:
         return None
-    header = next(scan_headers(segment.file, position, segment.size))[1]
-    for offset, stamp in _stamps(segment, position, header):
-        if stamp == header.max_timestamp:
-            if start <= offset < end:
-                return TimestampedOffset(Offset(offset), stamp, LeaderEpoch(header.leader_epoch))
-            return None
-    return None
+    header = next(scan_headers(latest.file, position, latest.size))[1]
+    found = _first_in(latest, position, header, header.max_timestamp, Offset(0))
+    return found if found is not None and start <= found.offset < end else None
 
 
-def _stamps(segment: Segment, position: int, header: BatchHeader) -> list[tuple[int, int]]:
-    """Offset and timestamp of each record of a batch."""
+def _first_in(
+    segment: Segment, position: int, header: BatchHeader, timestamp: int, start: Offset
+) -> TimestampedOffset | None:
+    """The first such record of a batch; there may be millions, so no more are made than needed."""
+    epoch = LeaderEpoch(header.leader_epoch)
     data = segment.file.read(position, header.size)
     try:
-        return [(record.offset, record.timestamp) for record in iterate_records(data, 0, header)]
+        for record in iterate_records(data, 0, header):
+            if record.timestamp >= timestamp and record.offset >= start:
+                return TimestampedOffset(Offset(record.offset), record.timestamp, epoch)
     except HeadraceError:
         # Producers' batches are appended by their headers; one whose records make no sense can
         # still be found as a whole.
-        return [(header.last_offset, header.max_timestamp)]
+        if header.max_timestamp >= timestamp and header.last_offset >= start:
+            return TimestampedOffset(Offset(header.last_offset), header.max_timestamp, epoch)
+    return None

@@ -1,11 +1,18 @@
-"""ListOffsets: where a log starts, ends, or passes a point in time."""
+"""ListOffsets: where a log starts, ends, or passes a point in time.
+
+To search by time is work for the disk, and may be a lot (a batch of millions of records), so a
+worker does it.
+"""
 
 from collections import Counter
+from functools import partial
 
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import Offset
+from headrace.log.partition_log import PartitionLog
+from headrace.log.timestamps import TimestampedOffset
 from headrace.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -13,8 +20,7 @@ from headrace.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from headrace.replication.partition import Partition
-from headrace.replication.settling import unsettled, when_settled
+from headrace.replication.settling import settle
 from headrace.security.authorizer import Operation, ResourceType
 
 LATEST = -1
@@ -29,21 +35,17 @@ _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDIN
 
 
 @handles(ListOffsetsRequest)
-def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | None:
+async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Answer for each partition; a bad one is a value in the answer."""
-    waiting = unsettled(
-        ctx.services.replicas.find(topic.name, wanted.partition_index)
-        for topic in request.topics
-        for wanted in topic.partitions
-        if wanted.timestamp not in (EARLIEST, EARLIEST_LOCAL)
+    await settle(
+        (
+            ctx.services.replicas.find(topic.name, wanted.partition_index)
+            for topic in request.topics
+            for wanted in topic.partitions
+            if wanted.timestamp not in (EARLIEST, EARLIEST_LOCAL)
+        ),
+        ctx.connection,
     )
-    if not waiting:
-        return _answer_all(ctx, request)
-    when_settled(waiting, lambda: ctx.reply(_answer_all(ctx, request)), ctx.connection)
-    return None
-
-
-def _answer_all(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     named = Counter(
         (topic.name, partition.partition_index)
         for topic in request.topics
@@ -61,14 +63,14 @@ def _answer_all(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsets
                     raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 if named[topic.name, wanted.partition_index] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST)
-                _answer(ctx, request, topic.name, wanted, answer)
+                await _answer(ctx, request, topic.name, wanted, answer)
             except HeadraceError as error:
                 answer.error_code = error.code
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 
 
-def _answer(
+async def _answer(
     ctx: RequestContext,
     request: ListOffsetsRequest,
     topic: str,
@@ -93,18 +95,13 @@ def _answer(
         answer.offset = log.log_start_offset
         answer.leader_epoch = log.epoch_for_offset(log.log_start_offset)
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
-        _by_time(partition, timestamp, end, answer)
+        found = await ctx.services.record_work.in_worker(partial(_by_time, log, timestamp, end))
+        if found is not None:
+            answer.offset, answer.timestamp, answer.leader_epoch = found
     # Nothing is tiered: the two tiered questions have the answer "none", as set.
 
 
-def _by_time(
-    partition: Partition, timestamp: int, end: Offset, answer: ListOffsetsPartitionResponse
-) -> None:
-    log = partition.log
-    found = (
-        log.max_timestamp(end)
-        if timestamp == MAX_TIMESTAMP
-        else log.find_by_timestamp(timestamp, end)
-    )
-    if found is not None:
-        answer.offset, answer.timestamp, answer.leader_epoch = found
+def _by_time(log: PartitionLog, timestamp: int, end: Offset) -> TimestampedOffset | None:
+    if timestamp == MAX_TIMESTAMP:
+        return log.max_timestamp(end)
+    return log.find_by_timestamp(timestamp, end)
