@@ -1,13 +1,14 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once, then only changes.
 
 A session remembers, per partition, what the client asks for and what it was last told; an
-incremental answer carries only partitions that have something new. The cache is bounded: a
-new session may push out one that has been idle for a while, or is turned away (the client then
-simply goes on with full fetches).
+incremental answer carries only partitions that have something new. The cache is bounded, in
+sessions and in partitions of all of them, since they outlive their connections: a new session may
+push out one that has been idle for a while, or is turned away (the client then simply goes on
+with full fetches).
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NO_TOPIC_ID, TopicId
@@ -16,6 +17,8 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _EPOCH_MAX = 2**31 - 1
+# Partitions that all sessions together may remember: some three hundred bytes each.
+PARTITIONS_MAX: Final = 250_000
 
 
 class PartitionKey(NamedTuple):
@@ -104,11 +107,14 @@ class Plan(NamedTuple):
 
 
 class FetchSessions:
-    """All sessions of this node, at most `slots` of them."""
+    """All sessions of this node, at most `slots` of them, with `partitions_max` in all."""
 
-    def __init__(self, slots: int, eviction_ms: float = 120_000) -> None:
+    def __init__(
+        self, slots: int, eviction_ms: float = 120_000, partitions_max: int = PARTITIONS_MAX
+    ) -> None:
         self._slots = slots
         self._eviction_ms = eviction_ms
+        self._partitions_left = partitions_max
         self._sessions: dict[int, Session] = {}  # least recently used first
 
     def __len__(self) -> int:
@@ -126,12 +132,10 @@ class FetchSessions:
         now_ms: float,
     ) -> Plan:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            self._drop(self._sessions.get(session_id))
             session = None
             if epoch == INITIAL_EPOCH and wanted:
-                session = self._create(new_id, len(wanted), uses_topic_ids, now_ms)
-            if session is not None:
-                session.partitions = {partition.key: partition for partition in wanted}
+                session = self._create(new_id, wanted, uses_topic_ids, now_ms)
             return Plan(wanted, session, incremental=False)
         return self._continue(session_id, epoch, wanted, forgotten, uses_topic_ids, now_ms)
 
@@ -152,6 +156,7 @@ class FetchSessions:
         # Also of a request that names nothing: the keys it would go on with are not its own.
         if session.uses_topic_ids != uses_topic_ids:
             raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        before = len(session.partitions)
         for partition in wanted:
             known = session.partitions.get(partition.key)
             if known is None:
@@ -160,38 +165,62 @@ class FetchSessions:
                 known.ask(partition)
         for key in forgotten:
             session.partitions.pop(key, None)
+        self._partitions_left -= len(session.partitions) - before
         if not session.partitions:
-            del self._sessions[session_id]
+            self._drop(session)
             return Plan([], None, incremental=False)
+        if len(session.partitions) > before and self._partitions_left < 0:
+            # It has outgrown the cache: the client asks for a new one, or goes on without.
+            self._drop(session)
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = session.epoch + 1 if session.epoch < _EPOCH_MAX else 1
         session.last_used_ms = now_ms
         self._sessions[session_id] = self._sessions.pop(session_id)
         return Plan(list(session.partitions.values()), session, incremental=True)
 
     def _create(
-        self, new_id: int, size: int, uses_topic_ids: bool, now_ms: float
+        self, new_id: int, wanted: list[WantedPartition], uses_topic_ids: bool, now_ms: float
     ) -> Session | None:
-        if len(self._sessions) >= self._slots and not self._evict(size, now_ms):
+        if not self._make_room(len(wanted), now_ms):
             return None
         while new_id == NO_SESSION or new_id in self._sessions:
             new_id = new_id % _EPOCH_MAX + 1
         session = Session(new_id, uses_topic_ids, now_ms)
+        session.partitions = {partition.key: partition for partition in wanted}
+        self._partitions_left -= len(session.partitions)
         self._sessions[new_id] = session
         return session
 
-    def _evict(self, size: int, now_ms: float) -> bool:
-        """Make room if the least recently used session has been idle long enough."""
+    def _make_room(self, size: int, now_ms: float) -> bool:
+        """For a session of so many partitions; False if there is none."""
+        while self._partitions_left < size:
+            oldest = self._idle(now_ms)
+            if oldest is None:
+                return False
+            self._drop(oldest)
+        if len(self._sessions) < self._slots:
+            return True
         if not self._sessions:
             return False
-        oldest = next(iter(self._sessions.values()))
-        if now_ms - oldest.last_used_ms <= self._eviction_ms:
-            smallest = min(self._sessions.values(), key=lambda session: len(session.partitions))
+        gives_way = self._idle(now_ms)
+        if gives_way is None:
+            gives_way = min(self._sessions.values(), key=lambda session: len(session.partitions))
             # Only a session that saves more than it costs may push out a live one.
-            if len(smallest.partitions) >= size:
+            if len(gives_way.partitions) >= size:
                 return False
-            oldest = smallest
-        del self._sessions[oldest.id]
+        self._drop(gives_way)
         return True
+
+    def _idle(self, now_ms: float) -> Session | None:
+        """The least recently used session, if it has been idle long enough."""
+        oldest = next(iter(self._sessions.values()), None)
+        is_idle = oldest is not None and now_ms - oldest.last_used_ms > self._eviction_ms
+        return oldest if is_idle else None
+
+    def _drop(self, session: Session | None) -> None:
+        if session is not None:
+            del self._sessions[session.id]
+            self._partitions_left += len(session.partitions)
 
 
 def key_of(topic_id: TopicId, topic: str, partition: int, *, uses_topic_ids: bool) -> PartitionKey:

@@ -7,9 +7,9 @@
 
 Appends, reads, truncations and changes of config come from one thread (the event loop). Whatever
 waits for the disk may run in a worker meanwhile, beside them and beside each other: `flush`,
-`checkpoint`, `apply_retention`, `expire_producers`, `replace_segments`, `remove_deleted`. Appends
-wait for a worker only while it changes the shape (`_lock`), never for a sync; reads take no lock
-at all.
+`checkpoint`, `apply_retention`, `expire_producers`, `replace_segments`, `remove_deleted`, and the
+searches by time. Appends wait for a worker only while it changes the shape or looks into an index
+of the newest segment (`_lock`), never for a sync; reads take no lock at all.
 """
 
 import logging
@@ -35,7 +35,6 @@ from headrace.log.segment import NOTHING, Segment, Stretch
 from headrace.log.segments import Segments
 from headrace.log.shaped_log import ShapedLog
 from headrace.log.timestamps import TimestampedOffset, first_at_or_after, latest_timestamp
-from headrace.protocol.records.budget import Budget
 from headrace.protocol.records.header import LENGTH_OVERHEAD, BatchHeader, iterate_headers
 from headrace.protocol.records.patch import assign_offsets
 
@@ -309,25 +308,18 @@ class PartitionLog(ShapedLog):
                 f"offset {offset} is not in [{self.log_start_offset}, {self.log_end_offset}]"
             )
 
-    def find_by_timestamp(
-        self, timestamp: int, end: Offset, budget: Budget | None = None, start: int = 0
-    ) -> TimestampedOffset | None:
-        """The first record from `start` on and below `end` whose timestamp is `timestamp` or later.
-
-        Raises `LongBatch` for a batch above the budget.
-        """
-        first = Offset(max(start, self.log_start_offset))
+    def find_by_timestamp(self, timestamp: int, end: Offset) -> TimestampedOffset | None:
+        """The first record below `end` whose timestamp is `timestamp` or later."""
         try:
-            return first_at_or_after(self._segments.all, timestamp, first, end, budget)
+            return first_at_or_after(
+                self._segments.all, timestamp, self.log_start_offset, end, self._lock
+            )
         except OSError as error:
             raise StorageError(f"cannot search {self.directory}: {error}") from error
 
-    def max_timestamp(self, end: Offset, budget: Budget | None = None) -> TimestampedOffset | None:
-        """The first record with the highest timestamp, if it lies below `end`.
-
-        Raises `LongBatch` for a batch above the budget.
-        """
+    def max_timestamp(self, end: Offset) -> TimestampedOffset | None:
+        """The first record with the highest timestamp, if it lies below `end`."""
         try:
-            return latest_timestamp(self._segments.all, self.log_start_offset, end, budget)
+            return latest_timestamp(self._segments.all, self.log_start_offset, end, self._lock)
         except OSError as error:
             raise StorageError(f"cannot search {self.directory}: {error}") from error

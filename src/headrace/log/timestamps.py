@@ -1,18 +1,17 @@
 """Find records by their timestamps: time index, then batch headers, then one batch's records.
 
-A batch of a kilobyte may have millions of records. Whoever has no time for that gives a budget and
-is handed the batch (`LongBatch`), to look through elsewhere.
+A search may open every segment of a log and unfold a batch, so it is for a worker. Indexes of the
+newest segment are read under the lock that appends take: whoever finds one wrong makes it anew.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import LeaderEpoch, Offset
 from headrace.log.batch_scan import scan_headers
 from headrace.log.segment import Segment
-from headrace.protocol.records.budget import Budget, OverBudget
 from headrace.protocol.records.decode import iterate_records
 from headrace.protocol.records.header import BatchHeader
 
@@ -25,51 +24,35 @@ class TimestampedOffset(NamedTuple):
     epoch: LeaderEpoch
 
 
-class LongBatch(OverBudget):
-    """The search has come to a batch with more records than may be looked at here."""
-
-    def __init__(
-        self, look: Callable[[], TimestampedOffset | None], next_offset: Offset | None
-    ) -> None:
-        """`look` is for a worker: it says what the batch has. If that is nothing, the search
-        goes on at `next_offset`; None: there is nothing more."""
-        super().__init__()
-        self.look = look
-        self.next_offset = next_offset
-
-
 def first_at_or_after(
     segments: Sequence[Segment],
     timestamp: int,
     start: Offset,
     end: Offset,
-    budget: Budget | None = None,
+    lock: AbstractContextManager[object],
 ) -> TimestampedOffset | None:
     """The first record in `[start, end)` whose timestamp is `timestamp` or later."""
     for segment in segments:
-        if segment.next_offset <= start or segment.max_timestamp < timestamp:
+        if segment.next_offset <= start:
             continue
-        found = _first_in(segment, timestamp, start, budget)
+        with lock if segment is segments[-1] else nullcontext():
+            if segment.max_timestamp < timestamp:
+                continue
+            position = _start_of_search(segment, timestamp, start)
+        found = _first_from(segment, position, timestamp, start)
         if found is not None:
             return found if found.offset < end else None
     return None
 
 
-def _first_in(
-    segment: Segment, timestamp: int, start: Offset, budget: Budget | None
+def _first_from(
+    segment: Segment, position: int, timestamp: int, start: Offset
 ) -> TimestampedOffset | None:
-    position = _start_of_search(segment, timestamp, start)
     for at, header in scan_headers(segment.file, position, segment.size):
-        if header.max_timestamp < timestamp or header.last_offset < start:
-            continue
-        found = _look(
-            _Batch(segment, at, header),
-            lambda offset, stamp: stamp >= timestamp and offset >= start,
-            budget,
-            Offset(header.last_offset + 1),
-        )
-        if found is not None:
-            return found
+        if header.max_timestamp >= timestamp and header.last_offset >= start:
+            found = _first_in(segment, at, header, timestamp, start)
+            if found is not None:
+                return found
     return None
 
 
@@ -96,58 +79,43 @@ def _start_of_search(segment: Segment, timestamp: int, start: Offset) -> int:
 
 
 def latest_timestamp(
-    segments: Sequence[Segment], start: Offset, end: Offset, budget: Budget | None = None
+    segments: Sequence[Segment],
+    start: Offset,
+    end: Offset,
+    lock: AbstractContextManager[object],
 ) -> TimestampedOffset | None:
     """The first record with the highest timestamp of all, if it lies in `[start, end)`."""
-    alive = [s for s in segments if s.size and s.next_offset > start]
-    if not alive:
+    latest: Segment | None = None
+    for segment in segments:
+        if segment.size and segment.next_offset > start:
+            with lock if segment is segments[-1] else nullcontext():
+                # The earliest segment with that timestamp.
+                if latest is None or segment.max_timestamp > latest.max_timestamp:
+                    latest = segment
+    if latest is None:
         return None
-    # max() keeps the first of equals: the earliest segment with that timestamp.
-    segment = max(alive, key=lambda s: s.max_timestamp)
-    position = segment.locate(segment.max_timestamp_offset)
+    with lock if latest is segments[-1] else nullcontext():
+        position = latest.locate(latest.max_timestamp_offset)
     if position is None:
         return None
-    header = next(scan_headers(segment.file, position, segment.size))[1]
-    latest = header.max_timestamp
-    found = _look(_Batch(segment, position, header), lambda _, stamp: stamp == latest, budget, None)
+    header = next(scan_headers(latest.file, position, latest.size))[1]
+    found = _first_in(latest, position, header, header.max_timestamp, Offset(0))
     return found if found is not None and start <= found.offset < end else None
 
 
-class _Batch(NamedTuple):
-    segment: Segment
-    position: int
-    header: BatchHeader
-
-    def stamps(self, budget: Budget | None) -> Iterator[tuple[int, int]]:
-        """Offset and timestamp of each record."""
-        header = self.header
-        data = self.segment.file.read(self.position, header.size)
-        try:
-            for record in iterate_records(data, 0, header, budget=budget):
-                yield record.offset, record.timestamp
-        except HeadraceError:
-            # Producers' batches are appended by their headers; one whose records make no sense
-            # from some point on can still be found as a whole.
-            yield header.last_offset, header.max_timestamp
-
-    def first(
-        self, matches: Callable[[int, int], bool], budget: Budget | None = None
-    ) -> TimestampedOffset | None:
-        """The first record that matches by offset and timestamp."""
-        for offset, stamp in self.stamps(budget):
-            if matches(offset, stamp):
-                epoch = LeaderEpoch(self.header.leader_epoch)
-                return TimestampedOffset(Offset(offset), stamp, epoch)
-        return None
-
-
-def _look(
-    batch: _Batch,
-    matches: Callable[[int, int], bool],
-    budget: Budget | None,
-    next_offset: Offset | None,
+def _first_in(
+    segment: Segment, position: int, header: BatchHeader, timestamp: int, start: Offset
 ) -> TimestampedOffset | None:
+    """The first such record of a batch; there may be millions, so no more are made than needed."""
+    epoch = LeaderEpoch(header.leader_epoch)
+    data = segment.file.read(position, header.size)
     try:
-        return batch.first(matches, budget)
-    except OverBudget:
-        raise LongBatch(partial(batch.first, matches), next_offset) from None
+        for record in iterate_records(data, 0, header):
+            if record.timestamp >= timestamp and record.offset >= start:
+                return TimestampedOffset(Offset(record.offset), record.timestamp, epoch)
+    except HeadraceError:
+        # Producers' batches are appended by their headers; one whose records make no sense can
+        # still be found as a whole.
+        if header.max_timestamp >= timestamp and header.last_offset >= start:
+            return TimestampedOffset(Offset(header.last_offset), header.max_timestamp, epoch)
+    return None

@@ -32,9 +32,12 @@ FlushRequest = Callable[["Partition", object | None], None]
 
 
 class Watcher(Protocol):
-    """Told each time a partition shows more; must only take note, not read or append."""
+    """Told each time a partition shows more, or is gone; must only take note, not read or append.
 
-    def advanced(self) -> None: ...
+    It may watch thousands of partitions, so it is told which of them and how much more.
+    """
+
+    def advanced(self, partition: "Partition", more_bytes: int) -> None: ...
 
 
 class Partition:
@@ -98,7 +101,8 @@ class Partition:
         self.fetched_messages = 0
         self._on_dirty = on_dirty
         self._commit_waiters: deque[tuple[Offset, CommitCallback, object]] | None = None
-        self._watchers: list[Watcher] | None = None
+        # In the order in which they came; None if there are none.
+        self._watchers: dict[Watcher, None] | None = None
         self.request_flush(self)
 
     def lead(
@@ -150,7 +154,7 @@ class Partition:
             self._advance(self.log.log_end_offset, self.appended_bytes)
         else:
             # Whoever waits for acks=all says so next, by `when_committed`.
-            self._on_dirty(self, self._watchers[0] if self._watchers is not None else None)
+            self._on_dirty(self, self._first_watcher)
         return info
 
     def _require_in_sync(self) -> None:
@@ -173,7 +177,11 @@ class Partition:
         """On whose behalf the next flush is; None if nobody waits for one."""
         if self._commit_waiters is not None:
             return self._commit_waiters[0][2]
-        return None if self._watchers is None else self._watchers[0]
+        return self._first_watcher
+
+    @property
+    def _first_watcher(self) -> Watcher | None:
+        return None if self._watchers is None else next(iter(self._watchers))
 
     def request_flush(self, asker: object) -> None:
         """`asker` will read to the end of the log: what is written there is wanted now."""
@@ -227,18 +235,19 @@ class Partition:
 
     def watch(self, watcher: Watcher) -> None:
         if self._watchers is None:
-            self._watchers = []
-        self._watchers.append(watcher)
+            self._watchers = {}
+        self._watchers[watcher] = None
         self.request_flush(watcher)
 
     def unwatch(self, watcher: Watcher) -> None:
         if self._watchers is not None:
-            self._watchers.remove(watcher)
+            self._watchers.pop(watcher, None)
             if not self._watchers:
                 self._watchers = None
 
     def _advance(self, offset: Offset, visible_bytes: int) -> None:
         self.high_watermark = offset
+        more_bytes = visible_bytes - self.visible_bytes
         self.visible_bytes = visible_bytes
         waiters = self._commit_waiters
         if waiters is not None:
@@ -246,14 +255,14 @@ class Partition:
                 _tell(waiters.popleft()[1], ErrorCode.NONE)
             if not waiters:
                 self._commit_waiters = None
-        self.wake()
+        self.wake(more_bytes)
 
-    def wake(self) -> None:
-        """Tell everybody who waits here to look again."""
+    def wake(self, more_bytes: int = 0) -> None:
+        """Tell everybody who waits here for more."""
         if self._watchers is not None:
             for watcher in tuple(self._watchers):
                 try:
-                    watcher.advanced()
+                    watcher.advanced(self, more_bytes)
                 except Exception:
                     logger.exception("a watcher failed: partition=%s", self.id)
 

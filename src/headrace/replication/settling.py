@@ -56,3 +56,12 @@ def when_settled(
     timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS_MAX, finish)
     for partition in waiting:
         partition.when_committed(partition.log.log_end_offset, one_less, asker)
+
+
+async def settle(partitions: Iterable[Partition | None], asker: object) -> None:
+    """Return once all that is written there now is committed, or as `when_settled` says."""
+    waiting = unsettled(partitions)
+    if waiting:
+        settled = asyncio.Event()
+        when_settled(waiting, settled.set, asker)
+        await settled.wait()

@@ -133,6 +133,30 @@ def test_a_full_cache_gives_up_its_idle_session() -> None:
         ask(sessions, old, 1, [])
 
 
+def test_sessions_remember_so_many_partitions_in_all() -> None:
+    """They outlive their connections: one client could fill the memory with their help."""
+    sessions = FetchSessions(slots=10, eviction_ms=100, partitions_max=10)
+    first = opened(sessions, 6)
+    many = [wanted(index) for index in range(5)]
+    assert ask(sessions, 0, 0, many, new_id=2).session is None
+    assert opened(sessions, 4, new_id=3) == 3
+    assert ask(sessions, 0, 0, [wanted(0)], new_id=4).session is None
+    assert ask(sessions, first, 1, [], forgotten=[0, 1]).incremental
+    assert opened(sessions, 2, new_id=5) == 5, "what is forgotten makes room"
+    assert opened(sessions, 5, new_id=6, now_ms=101) == 6, "and so do those that are idle"
+    assert ask(sessions, 6, -1, [], now_ms=101).session is None
+    assert opened(sessions, 10, new_id=7, now_ms=300) == 7
+
+
+def test_a_session_that_outgrows_the_cache_is_begun_anew() -> None:
+    sessions = FetchSessions(slots=10, partitions_max=10)
+    session_id = opened(sessions, 6)
+    with pytest.raises(ApiError) as refused:
+        ask(sessions, session_id, 1, [wanted(index) for index in range(11)])
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert opened(sessions, 10, new_id=2) == 2, "it has left its room to others"
+
+
 def test_only_news_is_told_again() -> None:
     partition = wanted(0)
     assert partition.is_news(False, high_watermark=5, log_start_offset=0)

@@ -1,4 +1,4 @@
-"""Records looked for by their time: in a worker where there are many, and the same ones found."""
+"""ListOffsets by time: which record is found, by whom, and in which order it is answered."""
 
 import threading
 from pathlib import Path
@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from headrace.broker import record_work
 from headrace.controller.commands import CreateTopics, NewTopic
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import Offset
@@ -68,20 +67,17 @@ async def _search(client: RawClient, timestamp: int) -> tuple[int, int]:
     return found.offset, found.timestamp
 
 
-@pytest.mark.parametrize("budget", [0, 1_000_000])
-async def test_the_same_records_are_found_by_whoever_looks(
-    tmp_path: Path, budget: int, monkeypatch: pytest.MonkeyPatch
+async def test_the_first_record_of_that_time_is_found_by_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record_work, "BYTES_PER_TURN", budget)
     walked: list[int] = []
-    stamps = timestamps._Batch.stamps
+    walk = timestamps.iterate_records
 
     def noting(*arguments: Any) -> Any:
-        for stamp in stamps(*arguments):
-            walked.append(threading.get_ident())
-            yield stamp
+        walked.append(threading.get_ident())
+        return walk(*arguments)
 
-    monkeypatch.setattr(timestamps._Batch, "stamps", noting)
+    monkeypatch.setattr(timestamps, "iterate_records", noting)
     async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as client:
         await _fill(node, client, TIMES)
         assert await _search(client, 0) == (0, 1_000)
@@ -89,7 +85,6 @@ async def test_the_same_records_are_found_by_whoever_looks(
         assert await _search(client, 3_001) == (5, 4_000)
         assert await _search(client, 4_001) == (-1, -1)
         assert await _search(client, MAX_TIMESTAMP) == (5, 4_000)
-        assert node._controller is not None
         services = node._services
         assert services is not None
         partition = services.replicas.require("t", 0)
@@ -97,15 +92,11 @@ async def test_the_same_records_are_found_by_whoever_looks(
         assert await _search(client, 2_500) == (4, 2_500)
         partition.log.advance_log_start(Offset(6))
         assert await _search(client, MAX_TIMESTAMP) == (-1, -1)
-    ours = threading.get_ident()
     assert walked
-    assert (ours in walked) is bool(budget)
+    assert threading.get_ident() not in walked
 
 
-async def test_a_request_behind_a_search_is_answered_behind_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(record_work, "BYTES_PER_TURN", 0)
+async def test_a_request_behind_a_search_is_answered_behind_it(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as client:
         await _fill(node, client, TIMES)
         searched = client.send(_request(MAX_TIMESTAMP), 7)
@@ -123,15 +114,9 @@ async def test_a_log_that_cannot_be_read_says_so(
     def unreadable(*_: object) -> None:
         raise OSError("no such luck")
 
-    monkeypatch.setattr(record_work, "BYTES_PER_TURN", 0)
     async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as client:
         await _fill(node, client, TIMES)
-        look = timestamps._Batch.first
-
-        def first(batch: Any, matches: Any, budget: Any = None) -> Any:
-            return look(batch, matches, budget) if budget is not None else unreadable()
-
-        monkeypatch.setattr(timestamps._Batch, "first", first)
+        monkeypatch.setattr(timestamps, "iterate_records", unreadable)
         answer = await client.call(_request(MAX_TIMESTAMP), 7)
     assert isinstance(answer, ListOffsetsResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -58,9 +58,11 @@ def produce(partition: Partition, count: int = 1, acks: int = ALL) -> None:
 class Counting:
     def __init__(self) -> None:
         self.count = 0
+        self.more_bytes = 0
 
-    def advanced(self) -> None:
+    def advanced(self, _: Partition, more_bytes: int) -> None:
         self.count += 1
+        self.more_bytes += more_bytes
 
 
 def test_without_flushes_what_is_written_is_visible(make: Callable[..., Partition]) -> None:
@@ -107,7 +109,7 @@ def test_a_waiter_that_fails_does_not_keep_the_others_from_being_told(
         raise RuntimeError("a mistake of one")
 
     class Failing:
-        def advanced(self) -> None:
+        def advanced(self, _: Partition, __: int) -> None:
             raise RuntimeError("a mistake of another")
 
     partition = make(on_dirty=lambda _, __: None)
@@ -203,13 +205,16 @@ def test_visible_bytes_count_what_waiting_fetches_could_get(
     make: Callable[..., Partition],
 ) -> None:
     partition = make(on_dirty=lambda _, __: None)
+    watcher = Counting()
+    partition.watch(watcher)
     produce(partition, 2)
     first = partition.appended_bytes
     produce(partition, 5)
     partition.flushed(Offset(2), first)
-    assert partition.visible_bytes == first
+    assert (partition.visible_bytes, watcher.more_bytes) == (first, first)
     partition.flushed(Offset(7), first)
     assert partition.visible_bytes == partition.appended_bytes > first
+    assert watcher.more_bytes == partition.visible_bytes
 
 
 def test_too_few_replicas_in_sync_refuse_acks_all_only(make: Callable[..., Partition]) -> None:

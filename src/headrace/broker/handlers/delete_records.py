@@ -1,7 +1,5 @@
 """DeleteRecords: move the start of a log forward."""
 
-import asyncio
-
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, StorageError
@@ -14,7 +12,7 @@ from headrace.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from headrace.replication.settling import unsettled, when_settled
+from headrace.replication.settling import settle
 from headrace.security.authorizer import Operation, ResourceType
 
 UP_TO_HIGH_WATERMARK = -1
@@ -42,7 +40,15 @@ async def delete_records(
     ctx: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     """Delete below the offsets given; answer when the new log starts are on disk."""
-    await _settle(ctx, request)
+    # Only committed records can be deleted: let what is written become so.
+    await settle(
+        (
+            ctx.services.replicas.find(topic.name, wanted.partition_index)
+            for topic in request.topics
+            for wanted in topic.partitions
+        ),
+        ctx.connection,
+    )
     topics = [
         DeleteRecordsTopicResult(
             name=topic.name,
@@ -58,19 +64,6 @@ async def delete_records(
             if not answer.error_code:
                 answer.error_code, answer.low_watermark = error.code, -1
     return DeleteRecordsResponse(topics=topics)
-
-
-async def _settle(ctx: RequestContext, request: DeleteRecordsRequest) -> None:
-    """Only committed records can be deleted: let what is written become so."""
-    waiting = unsettled(
-        ctx.services.replicas.find(topic.name, wanted.partition_index)
-        for topic in request.topics
-        for wanted in topic.partitions
-    )
-    if waiting:
-        settled = asyncio.Event()
-        when_settled(waiting, settled.set, ctx.connection)
-        await settled.wait()
 
 
 def _delete(

@@ -77,9 +77,10 @@ class ReadResult(NamedTuple):
 
 def _plan(ctx: RequestContext, request: FetchRequest) -> Plan:
     by_id = ctx.api_version >= TOPIC_IDS_SINCE
-    wanted = [
-        WantedPartition(
-            key_of(topic.topic_id, topic.topic, partition.partition, uses_topic_ids=by_id),
+    # Each once, however often it is named, and as it is named last: so Kafka reads it.
+    once = {
+        key: WantedPartition(
+            key,
             partition.fetch_offset,
             partition.partition_max_bytes,
             partition.current_leader_epoch,
@@ -87,7 +88,9 @@ def _plan(ctx: RequestContext, request: FetchRequest) -> Plan:
         )
         for topic in request.topics
         for partition in topic.partitions
-    ]
+        for key in (key_of(topic.topic_id, topic.topic, partition.partition, uses_topic_ids=by_id),)
+    }
+    wanted = list(once.values())
     if not request.session_id and request.session_epoch == -1:
         return Plan(wanted, None, incremental=False)
     forgotten = [
@@ -261,13 +264,12 @@ class WaitingFetch:
 
     __slots__ = (
         "_ctx",
-        "_marks",
+        "_missing_bytes",
         "_partitions",
         "_plan",
         "_request",
         "_scheduled",
         "_timer",
-        "_wanted_bytes",
     )
 
     def __init__(
@@ -282,8 +284,7 @@ class WaitingFetch:
         self._request = request
         self._plan = plan
         self._partitions = result.partitions
-        self._wanted_bytes = wanted_bytes
-        self._marks = sum(partition.visible_bytes for partition in result.partitions)
+        self._missing_bytes = wanted_bytes
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -295,15 +296,11 @@ class WaitingFetch:
         self._ctx.connection.waiting[self] = None
         self._ctx.park()
 
-    def advanced(self) -> None:
+    def advanced(self, partition: Partition, more_bytes: int) -> None:
         if self._scheduled:
             return
-        partitions = self._partitions
-        if len(partitions) == 1:
-            visible = partitions[0].visible_bytes
-        else:
-            visible = sum(partition.visible_bytes for partition in partitions)
-        if visible - self._marks >= self._wanted_bytes or any(p.retired for p in partitions):
+        self._missing_bytes -= more_bytes
+        if self._missing_bytes <= 0 or partition.retired:
             self._scheduled = True
             loop = asyncio.get_running_loop()
             delay = self._ctx.connection.pace.delay(loop.time())

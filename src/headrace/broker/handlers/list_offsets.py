@@ -1,18 +1,18 @@
 """ListOffsets: where a log starts, ends, or passes a point in time.
 
-What is known is answered at once. Records are looked for by their time one partition after the
-other, with turns for others between them, and long batches are looked through by a worker.
+To search by time is work for the disk, and may be a lot (a batch of millions of records), so a
+worker does it.
 """
 
 from collections import Counter
-from typing import NamedTuple
+from functools import partial
 
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
-from headrace.broker.turns import go_on_later, in_turns
-from headrace.core.errors import ApiError, ErrorCode, HeadraceError, StorageError
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import Offset
-from headrace.log.timestamps import LongBatch, TimestampedOffset
+from headrace.log.partition_log import PartitionLog
+from headrace.log.timestamps import TimestampedOffset
 from headrace.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -20,8 +20,7 @@ from headrace.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from headrace.replication.partition import Partition
-from headrace.replication.settling import unsettled, when_settled
+from headrace.replication.settling import settle
 from headrace.security.authorizer import Operation, ResourceType
 
 LATEST = -1
@@ -36,42 +35,17 @@ _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDIN
 
 
 @handles(ListOffsetsRequest)
-def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> None:
+async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Answer for each partition; a bad one is a value in the answer."""
-    waiting = unsettled(
-        ctx.services.replicas.find(topic.name, wanted.partition_index)
-        for topic in request.topics
-        for wanted in topic.partitions
-        if wanted.timestamp not in (EARLIEST, EARLIEST_LOCAL)
+    await settle(
+        (
+            ctx.services.replicas.find(topic.name, wanted.partition_index)
+            for topic in request.topics
+            for wanted in topic.partitions
+            if wanted.timestamp not in (EARLIEST, EARLIEST_LOCAL)
+        ),
+        ctx.connection,
     )
-    if waiting:
-        when_settled(waiting, lambda: _begin(ctx, request), ctx.connection)
-    else:
-        _begin(ctx, request)
-    return
-
-
-class _Search(NamedTuple):
-    """A record to be found by its time, and the answer to be filled in."""
-
-    partition: Partition
-    timestamp: int
-    end: Offset
-    answer: ListOffsetsPartitionResponse
-
-
-def _begin(ctx: RequestContext, request: ListOffsetsRequest) -> None:
-    searches: list[_Search] = []
-    response = _answer_all(ctx, request, searches)
-    if searches:
-        go_on_later(ctx.connection, _search_all(ctx, response, searches))
-    else:
-        ctx.reply(response)
-
-
-def _answer_all(
-    ctx: RequestContext, request: ListOffsetsRequest, searches: list[_Search]
-) -> ListOffsetsResponse:
     named = Counter(
         (topic.name, partition.partition_index)
         for topic in request.topics
@@ -89,20 +63,19 @@ def _answer_all(
                     raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 if named[topic.name, wanted.partition_index] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST)
-                _answer(ctx, request, topic.name, wanted, answer, searches)
+                await _answer(ctx, request, topic.name, wanted, answer)
             except HeadraceError as error:
                 answer.error_code = error.code
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 
 
-def _answer(
+async def _answer(
     ctx: RequestContext,
     request: ListOffsetsRequest,
     topic: str,
     wanted: ListOffsetsPartition,
     answer: ListOffsetsPartitionResponse,
-    searches: list[_Search],
 ) -> None:
     timestamp = wanted.timestamp
     if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _SINCE.get(timestamp, 0):
@@ -122,44 +95,13 @@ def _answer(
         answer.offset = log.log_start_offset
         answer.leader_epoch = log.epoch_for_offset(log.log_start_offset)
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
-        searches.append(_Search(partition, timestamp, end, answer))
+        found = await ctx.services.record_work.in_worker(partial(_by_time, log, timestamp, end))
+        if found is not None:
+            answer.offset, answer.timestamp, answer.leader_epoch = found
     # Nothing is tiered: the two tiered questions have the answer "none", as set.
 
 
-async def _search_all(
-    ctx: RequestContext, response: ListOffsetsResponse, searches: list[_Search]
-) -> None:
-    async for search in in_turns(searches, ctx.services.meters.now):
-        answer = search.answer
-        try:
-            found = await _search(ctx, search)
-        except HeadraceError as error:
-            answer.error_code = error.code
-        else:
-            if found is not None:
-                answer.offset, answer.timestamp, answer.leader_epoch = found
-    ctx.reply(response)
-
-
-async def _search(ctx: RequestContext, search: _Search) -> TimestampedOffset | None:
-    partition, timestamp, end, _ = search
-    work = ctx.services.record_work
-    start: Offset | None = Offset(0)
-    while start is not None:
-        if partition.retired:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        log = partition.log
-        try:
-            if timestamp == MAX_TIMESTAMP:
-                return log.max_timestamp(end, work)
-            return log.find_by_timestamp(timestamp, end, work, start)
-        except LongBatch as batch:
-            try:
-                found = await work.in_worker(batch.look)
-            except OSError as error:
-                raise StorageError(f"cannot search {log.directory}: {error}") from error
-            if found is not None:
-                inside = log.log_start_offset <= found.offset < end
-                return found if inside else None
-            start = batch.next_offset
-    return None
+def _by_time(log: PartitionLog, timestamp: int, end: Offset) -> TimestampedOffset | None:
+    if timestamp == MAX_TIMESTAMP:
+        return log.max_timestamp(end)
+    return log.find_by_timestamp(timestamp, end)

@@ -114,7 +114,11 @@ class ServerKeys:
         _INT, 57_671_680, Range(1024), doc="Most record bytes in one fetch answer."
     )
     max_incremental_fetch_session_cache_slots: int = key(
-        _INT, 1000, Range(0), doc="Fetch sessions kept; beyond that, old ones are evicted."
+        _INT,
+        1000,
+        Range(0),
+        doc="Fetch sessions kept, with at most 250000 partitions in all; beyond that, idle ones "
+        "are evicted or clients go on without.",
     )
     max_request_partition_size_limit: int = key(
         _INT, 2000, Range(1), doc="Most partitions in one DescribeTopicPartitions answer."
