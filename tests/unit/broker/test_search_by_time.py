@@ -9,7 +9,6 @@ import pytest
 from headrace.controller.commands import CreateTopics, NewTopic
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import Offset
-from headrace.log import timestamps
 from headrace.node.node import Node
 from headrace.protocol.compression import Codec
 from headrace.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -26,7 +25,7 @@ from headrace.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from headrace.protocol.records.decode import Record
+from headrace.protocol.records.decode import Record, iterate_records
 from headrace.protocol.records.encode import encode_batch
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
@@ -71,13 +70,13 @@ async def test_the_first_record_of_that_time_is_found_by_a_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walked: list[int] = []
-    walk = timestamps.iterate_records
+    walk = iterate_records
 
     def noting(*arguments: Any) -> Any:
         walked.append(threading.get_ident())
         return walk(*arguments)
 
-    monkeypatch.setattr(timestamps, "iterate_records", noting)
+    monkeypatch.setattr("headrace.log.timestamps.iterate_records", noting)
     async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as client:
         await _fill(node, client, TIMES)
         assert await _search(client, 0) == (0, 1_000)
@@ -116,7 +115,7 @@ async def test_a_log_that_cannot_be_read_says_so(
 
     async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as client:
         await _fill(node, client, TIMES)
-        monkeypatch.setattr(timestamps, "iterate_records", unreadable)
+        monkeypatch.setattr("headrace.log.timestamps.iterate_records", unreadable)
         answer = await client.call(_request(MAX_TIMESTAMP), 7)
     assert isinstance(answer, ListOffsetsResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
