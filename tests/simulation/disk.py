@@ -103,6 +103,7 @@ class SimulatedFile:
         except OSError:
             self.read_failed = True
             raise
+        self.read_failed = False
         return bytes(inode.visible[position : position + size])
 
     def read_at_once(self, position: int, buffer: bytearray | memoryview) -> int:

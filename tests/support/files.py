@@ -25,6 +25,7 @@ class BytesFile:
         if self.error is not None:
             self.read_failed = True
             raise self.error
+        self.read_failed = False
         return self.data[position : position + size]
 
     def read_at_once(self, position: int, buffer: bytearray | memoryview) -> int:

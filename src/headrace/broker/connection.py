@@ -8,9 +8,9 @@ too many requests are unanswered, or answers unread, we stop reading from it.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from operator import methodcaller
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from headrace.broker.pacing import Pace
 from headrace.broker.receive_buffer import ReceiveBuffer
@@ -204,6 +204,10 @@ class Connection(asyncio.BufferedProtocol):
         overlap here, since their effects come in order all the same; others have to wait.
         """
         self._holds += 1
+
+    def finish_later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with a request; the next one has to wait for that."""
+        self._dispatcher.start(work, self)
 
     def go_on(self) -> None:
         """To be called once for each `hold`."""

@@ -1,8 +1,8 @@
 """What a handler sees of the world: the services, who asks, and how to answer."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.files import Part
@@ -12,11 +12,13 @@ from headrace.security.authorizer import Action, Authorizer, Operation, Resource
 if TYPE_CHECKING:
     from headrace.broker.auto_creation import AutoCreation
     from headrace.broker.connection import Answer, Waiting
+    from headrace.broker.disk_reads import DiskReads
     from headrace.broker.fetch_sessions import FetchSessions
     from headrace.broker.metering import ApiMeter, RequestMeters
     from headrace.broker.pacing import Pace
     from headrace.broker.producer_ids import ProducerIds
     from headrace.broker.record_work import RecordWork
+    from headrace.broker.turns import LoopTurn
     from headrace.controller.controller import Controller
     from headrace.core.broker_configs import BrokerConfig
     from headrace.core.ids import NodeId
@@ -49,6 +51,7 @@ class Services:
         "clock",
         "config",
         "controller",
+        "disk_reads",
         "fetch_sessions",
         "meters",
         "node_id",
@@ -56,6 +59,7 @@ class Services:
         "randomness",
         "record_work",
         "replicas",
+        "turn",
     )
 
     def __init__(
@@ -72,6 +76,8 @@ class Services:
         auto_creation: "AutoCreation",
         meters: "RequestMeters",
         record_work: "RecordWork",
+        disk_reads: "DiskReads",
+        turn: "LoopTurn",
         clock: "Clock",
         randomness: "Randomness",
     ) -> None:
@@ -87,6 +93,8 @@ class Services:
         self.auto_creation = auto_creation
         self.meters = meters
         self.record_work = record_work
+        self.disk_reads = disk_reads
+        self.turn = turn
         self.clock = clock
         self.randomness = randomness
 
@@ -124,6 +132,8 @@ class Caller(Protocol):
     def hold(self) -> None: ...
 
     def go_on(self) -> None: ...
+
+    def finish_later(self, work: Coroutine[Any, Any, None]) -> None: ...
 
     def close(self) -> None: ...
 

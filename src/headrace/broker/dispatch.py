@@ -73,7 +73,7 @@ class Dispatcher:
                     frame, version, header.body_position, ITEMS_AT_ONCE
                 )
             except TooManyItems:
-                self._go_on_in_worker(context, connection, handler, bytes(frame))
+                self._go_on_in_worker(context, connection, handler, memoryview(bytearray(frame)))
                 return
         self._handle(context, connection, handler, request)
         if end == len(frame) and isinstance(request, ProduceRequest):
@@ -87,7 +87,7 @@ class Dispatcher:
         request: Message,
     ) -> None:
         if handler.is_async:
-            self._start(self._run(context, handler, request), connection)
+            self.start(self._run(context, handler, request), connection)
             return
         try:
             response = handler.call(context, request)
@@ -108,10 +108,13 @@ class Dispatcher:
         context: RequestContext,
         connection: "Connection",
         handler: Handler,
-        frame: bytes,
+        frame: memoryview,
     ) -> None:
-        """Serve a request of many items; `frame` is a copy, since others use the buffer."""
-        long_context = LongRequestContext(context, connection, self._start)
+        """Serve a request of many items; `frame` is a copy, since others use the buffer.
+
+        One that may be written to: the log patches batches where they are.
+        """
+        long_context = LongRequestContext(context, connection)
 
         async def run() -> None:
             try:
@@ -120,7 +123,7 @@ class Dispatcher:
             except HeadraceError as error:
                 connection.refuse(error)
 
-        self._start(run(), connection)
+        self.start(run(), connection)
 
     def _load(self, api_key: int) -> tuple[Route, Handler, ApiMeter]:
         route = ROUTES.get(api_key)
@@ -130,7 +133,7 @@ class Dispatcher:
         self._handlers[api_key] = loaded
         return loaded
 
-    def _start(self, work: Coroutine[Any, Any, None], connection: "Connection") -> None:
+    def start(self, work: Coroutine[Any, Any, None], connection: "Connection") -> None:
         """Go on with a request; the next one of its connection has to wait for that."""
         connection.hold()
         task = asyncio.get_running_loop().create_task(work)
@@ -139,10 +142,7 @@ class Dispatcher:
 
     def _finished(self, task: asyncio.Task[None], connection: "Connection") -> None:
         self._tasks.discard(task)
-        connection.go_on()
-        if task.cancelled():
-            return
-        error = task.exception()
+        error = None if task.cancelled() else task.exception()
         if error is not None:
             logger.error(
                 "request failed, closing connection: client=%s",
@@ -150,11 +150,16 @@ class Dispatcher:
                 exc_info=error,
             )
             connection.close()
+        connection.go_on()
 
     async def close(self) -> None:
         """Let requests under way finish; their callers have stopped reading new ones."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5)
+        self.kill()
+
+    def kill(self) -> None:
+        """Let go of requests under way."""
         for task in self._tasks:
             task.cancel()
 

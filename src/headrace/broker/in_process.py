@@ -98,7 +98,7 @@ class InProcessContext(RequestContext):
         """Nobody sends these records: they are wanted now, away from the loop."""
         for data in left_in_files:
             try:
-                data.records = await self.services.record_work.in_worker(
+                data.records = await self.services.disk_reads.run(
                     cast(FileRange, data.records).read
                 )
             except OSError as error:
@@ -212,6 +212,7 @@ class InProcessLink:
         if self._timer is not None:
             self._timer.cancel()
         call_each(logger, "a waiting request", tuple(self.waiting), methodcaller("cancel"))
+        self._held.clear()
         calls, self._calls = self._calls, {}
         for context in calls:
             if not context.future.done():
@@ -248,6 +249,21 @@ class InProcessLink:
             else:
                 context.reply(response)
 
+        self.start(run())
+
+    def finish_later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with a request; the next one has to wait for that."""
+
+        async def run() -> None:
+            try:
+                await work
+            except Exception:
+                logger.exception("request failed: door=%s", self.client_software[1])
+                self.close()
+            finally:
+                self.go_on()
+
+        self.hold()
         self.start(run())
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:

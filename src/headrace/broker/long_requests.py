@@ -7,9 +7,8 @@ connection waits, as Kafka's do. Handlers still run on the event loop, so there 
 number, and what announces more costs the client its connection.
 """
 
-from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.context import RequestContext
 from headrace.core.files import Part
@@ -24,15 +23,13 @@ ITEMS_AT_ONCE: Final = 1_000
 # What a handler goes through in one piece takes some 40 ms then.
 ITEMS_MAX: Final = 32_000
 
-StartTask = Callable[[Coroutine[Any, Any, None], "Connection"], None]
-
 
 class LongRequestContext(RequestContext):
     """A request whose answer is encoded by a worker."""
 
-    __slots__ = ("_caller", "_start")
+    __slots__ = ()
 
-    def __init__(self, context: RequestContext, caller: "Connection", start: StartTask) -> None:
+    def __init__(self, context: RequestContext, caller: "Connection") -> None:
         """`context` is that of the request before its length was known."""
         super().__init__(
             context.services,
@@ -44,14 +41,12 @@ class LongRequestContext(RequestContext):
             context.started,
             context.size,
         )
-        self._caller = caller
-        self._start = start
 
     def reply(self, response: Message | None) -> None:
         if response is None:
             super().reply(None)
         else:
-            self._start(self._encode(response), self._caller)
+            self.connection.finish_later(self._encode(response))
 
     async def _encode(self, response: Message) -> None:
         encode = partial(encode_response_parts, response, self._version, self.header.correlation_id)
@@ -61,7 +56,7 @@ class LongRequestContext(RequestContext):
 
 
 async def decode_in_worker(
-    context: RequestContext, request_class: type[Message], frame: bytes
+    context: RequestContext, request_class: type[Message], frame: memoryview
 ) -> Message:
     """Raises `TooManyItems` for more than a handler can go through."""
     header = context.header

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from headrace.broker.disk_reads import DiskReads
 from headrace.core.files import Buffer, FileRange, Part
-from headrace.core.seams import Executor
 
 logger = logging.getLogger(__name__)
 
@@ -32,12 +32,12 @@ TRANSPORT_BYTES: Final = 64 * 1024
 
 
 class SendMemory:
-    """What the senders of one node share: the room for pieces, and the worker that reads."""
+    """What the senders of one node share: the room for pieces, and the workers that read."""
 
-    __slots__ = ("_room", "executor", "unsent")
+    __slots__ = ("_room", "reads", "unsent")
 
-    def __init__(self, executor: Executor) -> None:
-        self.executor = executor
+    def __init__(self, reads: DiskReads) -> None:
+        self.reads = reads
         # Bytes of pieces that clients who stand still have not taken.
         self.unsent = 0
         self._room = bytearray()
@@ -45,7 +45,7 @@ class SendMemory:
     def room(self, size: int) -> memoryview:
         """For the next piece of so many bytes or less. A large one is where the one before was,
         unless that was kept; small ones may be collected."""
-        size = min(size, self._piece_bytes)
+        size = self.piece_bytes(size)
         if size <= TRANSPORT_BYTES:
             return memoryview(bytearray(size))
         if len(self._room) < size:
@@ -57,11 +57,11 @@ class SendMemory:
         if isinstance(last, memoryview) and last.obj is self._room:
             self._room = bytearray()
 
-    @property
-    def _piece_bytes(self) -> int:
+    def piece_bytes(self, size: int) -> int:
+        """How much of so many bytes may be in memory for one client."""
         # A share of what is left: however many come, it is never used up by any of them.
         share = (UNSENT_BYTES - self.unsent) // 64
-        return max(PIECE_BYTES_MIN, min(PIECE_BYTES_MAX, share))
+        return min(size, max(PIECE_BYTES_MIN, min(PIECE_BYTES_MAX, share)))
 
 
 class Sender:
@@ -97,7 +97,7 @@ class Sender:
         self._parts: deque[Part] = deque()
         # The client does not read: the transport says when it does.
         self._is_blocked = False
-        # What it has not taken of the last piece.
+        # What it has not taken of the last pieces.
         self._held = 0
         # A worker reads, or the other connections have their turn.
         self._is_under_way = False
@@ -195,7 +195,7 @@ class Sender:
             if not count:
                 self._is_under_way = True
                 loop = asyncio.get_running_loop()
-                self._reading = loop.create_task(self._read_in_worker(part, len(piece)))
+                self._reading = loop.create_task(self._read_in_worker(part))
                 break
             part.skip(count)
             left -= count
@@ -214,34 +214,42 @@ class Sender:
         if self._transport.get_write_buffer_size():
             self._memory.keep(ready[-1])
             if self._is_blocked:
-                self._held = sum(map(len, ready))
-                self._memory.unsent += self._held
+                held = sum(map(len, ready))
+                self._held += held
+                self._memory.unsent += held
 
     def _next_turn(self) -> None:
         self._is_under_way = False
         if self._parts and not self._is_blocked:
             self._go_on_and_tell()
 
-    async def _read_in_worker(self, part: FileRange, size: int) -> None:
-        file, position = part.file, part.position
+    async def _read_in_worker(self, part: FileRange) -> None:
+        reads = self._memory.reads
         try:
-            data = await self._memory.executor.run(lambda: file.read(position, size))
-            if not data:
-                raise OSError(f"{file.path} ends before position {position}")
+            async with reads.places:
+                if not self._is_lost:
+                    # Asked for only now: others have taken room meanwhile.
+                    size = self._memory.piece_bytes(part.size)
+                    data = await reads.executor.run(lambda: part.file.read(part.position, size))
+                    self._send_piece(part, data)
         except Exception as error:
             self._fail(error)
             return
         finally:
             self._is_under_way = False
             self._reading = None
+        if not self._is_lost:
+            self._go_on_and_tell()
+
+    def _send_piece(self, part: FileRange, data: bytes) -> None:
+        if not data:
+            raise OSError(f"{part.file.path} ends before position {part.position}")
         if self._is_lost:
             return
         part.skip(len(data))
         if not part.size:
             self._parts.popleft()
-        self._transport.write(data)
-        if not self._is_blocked:
-            self._go_on_and_tell()
+        self._write([data])
 
     def _fail(self, error: Exception) -> None:
         """The client has the beginning of an answer; there is no way to take that back."""

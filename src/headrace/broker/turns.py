@@ -1,43 +1,43 @@
-"""Long work of one request, done a turn at a time: others are served between two turns."""
+"""Long work, done a turn at a time: others are served between two turns."""
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from typing import Any, Final, TypeVar
-
-from headrace.broker.context import Caller
-
-logger = logging.getLogger(__name__)
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-# What one request may do in one piece.
+# What all long work together may do in one turn of the loop.
 TURN_SECONDS: Final = 0.01
-# Requests that go on later; nobody else holds on to them.
-_under_way: set[asyncio.Task[None]] = set()
 
 
-async def in_turns(items: Iterable[T], now: Callable[[], float]) -> AsyncIterator[T]:
-    """Each item; `now` counts seconds."""
-    ends = now() + TURN_SECONDS
+class LoopTurn:
+    """The time that long work has in this turn of the loop, whoever does it."""
+
+    __slots__ = ("_ends", "_has_begun", "_now")
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        """`now` counts seconds."""
+        self._now = now
+        self._has_begun = False
+        self._ends = 0.0
+
+    def is_over(self) -> bool:
+        """To be asked before each piece of work; the first one in a turn is always free to go."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._ends = self._now() + TURN_SECONDS
+            # Ahead of whoever waits for the next turn because this one is over.
+            asyncio.get_running_loop().call_soon(self._end)
+            return False
+        return self._now() > self._ends
+
+    def _end(self) -> None:
+        self._has_begun = False
+
+
+async def in_turns(items: Iterable[T], turn: LoopTurn) -> AsyncIterator[T]:
+    """Each item, when there is time for it."""
     for item in items:
-        if now() > ends:
+        while turn.is_over():
             await asyncio.sleep(0)
-            ends = now() + TURN_SECONDS
         yield item
-
-
-def go_on_later(caller: Caller, work: Coroutine[Any, Any, None]) -> None:
-    """Finish a request after its handler has returned; those behind it wait for that."""
-    caller.hold()
-    task = asyncio.get_running_loop().create_task(work)
-    _under_way.add(task)
-
-    def done(task: asyncio.Task[None]) -> None:
-        _under_way.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("request failed, closing connection", exc_info=task.exception())
-            caller.close()
-        caller.go_on()
-
-    task.add_done_callback(done)

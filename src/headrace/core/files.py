@@ -59,7 +59,7 @@ class File(Protocol):
 
     @property
     def read_failed(self) -> bool:
-        """A read has failed before: nobody should promise bytes of this file unread."""
+        """The last read has failed: nobody should promise bytes of this file unread."""
         ...
 
     def truncate(self, size: int) -> None: ...

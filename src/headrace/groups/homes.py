@@ -143,7 +143,10 @@ class Homes:
             while self._queue:
                 index = self._queue[0]
                 partition = self._replicas.find(OFFSETS_TOPIC, index)
-                if partition is not None and index not in self._ready:
+                if partition is None:
+                    # Deleted: whatever will be there under this number has not failed yet.
+                    self._failing.discard(index)
+                elif index not in self._ready:
                     await self._load(index, partition)
                 if index in self._queue:
                     self._queue.remove(index)

@@ -101,12 +101,14 @@ class RealFile:
     def read(self, position: int, size: int) -> bytes:
         descriptor = self._files._borrow(self)
         try:
-            return descriptor_io.read_range(descriptor, position, size)
+            data = descriptor_io.read_range(descriptor, position, size)
         except OSError:
             self.read_failed = True
             raise
         finally:
             self._files._give_back(self)
+        self.read_failed = False
+        return data
 
     def read_at_once(self, position: int, buffer: bytearray | memoryview) -> int:
         descriptor = self._files._borrow(self)

@@ -81,6 +81,8 @@ class Segment(IndexedFile):
             position = self.locate(start)
             if position is None:
                 return None
+        if position >= size:
+            return None  # what compaction left ends here
         if end >= next_offset:
             end, stop = next_offset, size
         else:
@@ -88,7 +90,7 @@ class Segment(IndexedFile):
         if not 0 < stop - position <= max_bytes:
             stop, end = self._cut(position, max_bytes, end, size)
             if stop == position:
-                if not at_least_one or position >= size:
+                if not at_least_one:
                     return NOTHING
                 header = parse_header(self.file.read(position, HEADER_SIZE))
                 if header.last_offset >= end:

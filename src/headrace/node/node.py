@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.context import Services
+from headrace.broker.disk_reads import DiskReads
 from headrace.broker.dispatch import Dispatcher
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.listener import ConnectionCount, Listener, look_seconds
@@ -22,6 +23,7 @@ from headrace.broker.metering import RequestMeters
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.record_work import RecordWork
 from headrace.broker.sender import SendMemory
+from headrace.broker.turns import LoopTurn
 from headrace.controller.commands import BumpLeaderEpochs, RegisterBroker, UnfenceBroker
 from headrace.controller.controller import Controller
 from headrace.controller.image import Delta, Endpoint, Image
@@ -176,6 +178,8 @@ class Node:
             auto_creation=auto_creation,
             meters=self.meters,
             record_work=RecordWork(self._executor),
+            disk_reads=DiskReads(self._executor),
+            turn=LoopTurn(self.meters.now),
             clock=self._clock,
             randomness=self._randomness,
         )
@@ -267,7 +271,7 @@ class Node:
         )
         idle_ms = unless_negative(self._config.connections_max_idle_ms)
         idle_seconds = None if idle_ms is None else idle_ms / 1000
-        send_memory = SendMemory(self._executor)
+        send_memory = SendMemory(self.services.disk_reads)
         for settings in self._config.parsed_listeners():
             listener = Listener(
                 settings.name,
@@ -338,10 +342,11 @@ class Node:
         await self._on_stop.aclose()
 
     async def _finish_answers(self) -> None:
-        if self._group_commit is not None:
-            await self._group_commit.settle()
         if self._dispatcher is not None:
             await self._dispatcher.close()
+        # Behind it: what those requests appended is waited for as well.
+        if self._group_commit is not None:
+            await self._group_commit.settle()
 
     def kill(self) -> None:
         """Drop everything as a SIGKILL would: what is written stays, nothing else happens."""
@@ -351,6 +356,8 @@ class Node:
             listening.close()
         for task in self._tasks:
             task.cancel()
+        if self._dispatcher is not None:
+            self._dispatcher.kill()
         for listener in self._listeners:
             listener.abort()
         self._on_stop.pop_all()

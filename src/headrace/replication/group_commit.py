@@ -33,6 +33,8 @@ WORKERS = 4
 WORKERS_NOT_AWAITED = 2
 # The disk could not be asked (no descriptor, no memory): ask again after this long.
 RETRY_SECONDS = 0.1
+# A line in the log at most this often while flushes are put off.
+REPORT_SECONDS = 1.0
 
 
 class GroupCommit:
@@ -51,6 +53,7 @@ class GroupCommit:
         self._not_awaited_under_way = 0
         self._workers: set[asyncio.Task[None]] = set()
         self._retries: dict[Partition, asyncio.TimerHandle] = {}
+        self._next_report = 0.0
         self._closed = False
 
     def mark(self, partition: Partition, asker: object | None) -> None:
@@ -161,13 +164,17 @@ class GroupCommit:
         wants to, and the partition stays as it is."""
         if self._closed:
             return
-        logger.warning(
-            "flush put off: partition=%s error=%s retry_ms=%d",
-            partition.id,
-            error,
-            RETRY_SECONDS * 1000,
-        )
         loop = asyncio.get_running_loop()
+        if loop.time() >= self._next_report:
+            # One line for all: thousands may be put off together, again and again.
+            self._next_report = loop.time() + REPORT_SECONDS
+            logger.warning(
+                "flushes put off: partition=%s others=%d error=%s retry_ms=%d",
+                partition.id,
+                len(self._retries),
+                error,
+                RETRY_SECONDS * 1000,
+            )
         self._retries[partition] = loop.call_later(RETRY_SECONDS, self._try_again, partition)
 
     def _try_again(self, partition: Partition) -> None:

@@ -27,7 +27,7 @@ def append_produced(
 
     `records` is patched in place and not kept. Raises `OverBudget`, with nothing changed, where
     records have to be looked at and are too many for the budget: then `check_produced` in a
-    worker, without one, and `append_checked` here.
+    worker, without one, and `Partition.append` here.
     """
     checked = check_produced(
         partition.settings,
@@ -67,10 +67,3 @@ def check_produced(
         set_append_time(records, 0, now_ms)
         batches = [(0, parse_header(records))]
     return batches, records
-
-
-def append_checked(partition: Partition, checked: Checked, acks: int) -> AppendInfo:
-    """Append what was checked a while ago."""
-    if partition.retired:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return partition.append(checked[0], checked[1], acks)

@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -67,7 +68,8 @@ class Replicas:
         self._static_config = config
         self.config = config
         self._on_dirty = on_dirty
-        self._partitions: dict[tuple[str, int], Partition] = {}
+        # By topic, so that all of a topic can go at once, however many they are.
+        self._topics: dict[str, dict[int, Partition]] = {}
         self._offline: dict[TopicPartition, TopicId] = {}
         # Those of them that were made while this node ran: they hold nothing yet.
         self._unborn: set[TopicPartition] = set()
@@ -83,11 +85,12 @@ class Replicas:
             raise StorageError(f"cannot write down where logs start: {error}") from error
 
     def find(self, topic: str, index: int) -> Partition | None:
-        return self._partitions.get((topic, index))
+        partitions = self._topics.get(topic)
+        return None if partitions is None else partitions.get(index)
 
     def require(self, topic: str, index: int) -> Partition:
         """Like `find`; raises what a client has to be told where there is none."""
-        partition = self._partitions.get((topic, index))
+        partition = self.find(topic, index)
         if partition is not None:
             return partition
         if (topic, index) in self._offline:
@@ -106,10 +109,10 @@ class Replicas:
         return bool(self._offline) and (topic, index) in self._offline
 
     def __iter__(self) -> Iterator[Partition]:
-        return iter(self._partitions.values())
+        return chain.from_iterable(map(dict.values, self._topics.values()))
 
     def __len__(self) -> int:
-        return len(self._partitions)
+        return sum(map(len, self._topics.values()))
 
     def load(self, image: Image) -> None:
         """Open every partition of the image; what lies on disk beyond it is left-over."""
@@ -135,13 +138,20 @@ class Replicas:
         }
         if not broker_configs.isdisjoint(delta.configs):
             self._take_broker_configs(image)
-            for partition in list(self._partitions.values()):
+            for partition in list(self):
                 self._apply_settings_to(image, partition)
                 await self._pause()
         names = sorted(delta.topics)
-        # First what is gone, so that its directories have made way for what is new.
-        for name in names:
-            await self._retire_all(before.topics.get(name), image.topics.get(name))
+        # First what is gone, so that its directories have made way for what is new. At once it is
+        # found no more: who sees the new image must not write to a log that is on its way out,
+        # under a name that was given anew.
+        gone = [
+            (old, self._topics.pop(name, {}))
+            for name in names
+            if (old := before.topics.get(name)) is not None and _is_gone(old, image)
+        ]
+        for old, partitions in gone:
+            await self._retire_all(old, partitions)
         while await self._rename_some():
             pass
         for name in names:
@@ -209,13 +219,13 @@ class Replicas:
         key = TopicPartition(topic.name, index)
         if key in self._offline:
             return
-        partition = self._partitions.get(key)
+        partition = self.find(*key)
         is_unborn = partition is None and not loads
         try:
             if partition is None:
                 log = self.directory.create(key, topic.id, settings.log)
                 partition = Partition(key, topic.id, log, settings, on_dirty=self._on_dirty)
-                self._partitions[key] = partition
+                self._topics.setdefault(topic.name, {})[index] = partition
             partition.lead(
                 registration.leader,
                 LeaderEpoch(registration.leader_epoch),
@@ -238,21 +248,19 @@ class Replicas:
 
     def _take_offline(self, key: TopicPartition, topic_id: TopicId) -> None:
         self._offline[key] = topic_id
-        partition = self._partitions.pop(key, None)
+        partition = self.find(*key)
         if partition is not None:
+            del self._topics[key.topic][key.partition]
             partition.retired = True
             partition.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
             self.directory.take_offline(key)
 
-    async def _retire_all(self, old: Topic | None, new: Topic | None) -> None:
+    async def _retire_all(self, old: Topic, partitions: dict[int, Partition]) -> None:
         """Let go of a deleted topic's partitions; their directories are renamed later."""
-        if old is None or (new is not None and new.id == old.id):
-            return
         for index in range(len(old.partitions)):
             key = TopicPartition(old.name, index)
-            partition = self._partitions.get(key)
-            if partition is not None and partition.topic_id == old.id:
-                del self._partitions[key]
+            partition = partitions.get(index)
+            if partition is not None:
                 partition.retire()
                 self.directory.delete(key)
             elif self._offline.get(key) == old.id:
@@ -270,7 +278,7 @@ class Replicas:
         """Here and in a worker, what each new partition would otherwise do by itself."""
         for index, _ in self._ours(topic):
             key = TopicPartition(topic.name, index)
-            if key not in self._partitions and self.directory.remembers(key):
+            if self.find(*key) is None and self.directory.remembers(key):
                 try:
                     await self._executor.run(self.directory.forget_deleted)
                 except OSError as error:
@@ -284,7 +292,7 @@ class Replicas:
     async def _follow_configs(self, image: Image, name: str) -> None:
         topic = image.topics.get(name)
         for index in range(len(topic.partitions) if topic is not None else 0):
-            partition = self._partitions.get((name, index))
+            partition = self.find(name, index)
             if partition is not None:
                 self._apply_settings_to(image, partition)
             await self._pause()
@@ -307,10 +315,15 @@ class Replicas:
         return settings
 
 
+def _is_gone(old: Topic, image: Image) -> bool:
+    new = image.topics.get(old.name)
+    return new is None or new.id != old.id
+
+
 def _tell(before: Image, image: Image, name: str) -> None:
     """A line for what has become of a topic."""
     old, new = before.topics.get(name), image.topics.get(name)
-    if old is not None and (new is None or new.id != old.id):
+    if old is not None and _is_gone(old, image):
         logger.info("topic deleted: topic=%s partitions=%d", name, len(old.partitions))
     if new is not None and (old is None or new.id != old.id):
         logger.info("topic created: topic=%s partitions=%d", name, len(new.partitions))

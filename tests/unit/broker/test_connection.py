@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from headrace.broker.connection import HELD_BYTES_MAX, UNANSWERED_MAX, Answer, Connection
+from headrace.broker.disk_reads import DiskReads
 from headrace.broker.dispatch import Dispatcher
 from headrace.broker.listener import ConnectionCount, Listener
 from headrace.broker.sender import SendMemory
@@ -98,7 +99,7 @@ class Door:
             "PLAINTEXT",
             cast(Dispatcher, self.dispatcher),
             self.count,
-            send_memory=SendMemory(InlineExecutor()),
+            send_memory=SendMemory(DiskReads(InlineExecutor())),
             now=lambda: 0.0,
             idle_seconds_max=60,
         )

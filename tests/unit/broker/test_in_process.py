@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from headrace.broker import turns
 from headrace.broker.in_process import in_process_client
 from headrace.client import (
     EARLIEST,
@@ -191,3 +192,29 @@ async def test_the_version_spoken_is_the_highest_the_call_allows(tmp_path: Path)
             answer = await client.submit(ask)
             assert isinstance(answer, MetadataResponse)
             assert bool(answer.topics[0].topic_id.int) is has_id
+
+
+async def test_what_waits_for_a_request_before_it_is_not_done_after_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+    async with running_node(tmp_path, log_flush_policy="os") as node:
+        async with in_process_client(node.services, door="test", listener="PLAINTEXT") as client:
+            await client.connect()
+            await client.admin.create_topics([NewTopic("orders", 9)])
+
+            def ask(*partitions: int) -> Ask:
+                data = [PartitionProduceData(index=each, records=batch()) for each in partitions]
+                topic = TopicProduceData(name="orders", partition_data=data)
+                request = ProduceRequest(acks=1, timeout_ms=5_000, topic_data=[topic])
+                return Ask(NODE, request, ProduceResponse, 5_000, version_max=12)
+
+            answers = [client.submit(ask(*range(8))), client.submit(ask(8))]
+            await asyncio.sleep(0)
+        for answer in answers:
+            with pytest.raises(ClientClosed):
+                await answer
+        ends = [
+            node.services.replicas.require("orders", each).log.log_end_offset for each in range(9)
+        ]
+        assert ends == [1] * 8 + [0]

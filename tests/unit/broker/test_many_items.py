@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from headrace.broker import dispatch
 from headrace.broker.long_requests import ITEMS_AT_ONCE, ITEMS_MAX
 from headrace.broker.routes import ROUTES
+from headrace.controller.commands import CreateTopics, NewTopic
 from headrace.core.errors import ErrorCode
 from headrace.node.node import Node
 from headrace.protocol.api_keys import ApiKey, response_class
@@ -22,6 +24,8 @@ from headrace.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from headrace.protocol.records.decode import Record
+from headrace.protocol.records.encode import encode_batch
 from tests.support.long_requests import Entries, Known, LongRequests, advertised_arrays
 from tests.support.long_requests import Path as ArrayPath
 from tests.support.nodes import running_node
@@ -156,3 +160,21 @@ async def test_another_client_is_served_while_many_items_are_read(
             await other.call(ApiVersionsRequest(), 0)
         going_on.set()
         await busy.receive(ProduceResponse, 9)
+
+
+async def test_batches_of_many_partitions_are_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "ITEMS_AT_ONCE", 5)
+    data = bytes(encode_batch([Record(0, 1_000, None, b"value", ())]))
+    async with running_node(tmp_path) as node, RawClient(*address(node)) as client:
+        assert node._controller is not None
+        await node._controller.submit(CreateTopics((NewTopic("t", 10, 1),)))
+        partitions = [PartitionProduceData(index=number, records=data) for number in range(10)]
+        topic = TopicProduceData(name="t", partition_data=partitions)
+        request = ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[topic])
+        answer = await client.call(request, 9)
+        assert isinstance(answer, ProduceResponse)
+        assert {each.error_code for each in answer.responses[0].partition_responses} == {0}
+    for number in range(10):
+        assert (tmp_path / f"t-{number}" / f"{0:020}.log").read_bytes().count(b"value") == 1

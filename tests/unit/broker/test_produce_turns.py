@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.broker.handlers import produce
+from headrace.broker import turns
 from headrace.controller.commands import CreateTopics, DeleteTopics, NewTopic, TopicToDelete
 from headrace.core.errors import ErrorCode
 from headrace.node.node import Node
@@ -49,7 +49,7 @@ def _errors(response: Message) -> list[int]:
 
 @pytest.fixture
 def _each_append_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(produce, "TURN_SECONDS", -1.0)
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("_each_append_is_a_turn")
@@ -94,6 +94,37 @@ async def test_requests_of_one_connection_keep_their_order(tmp_path: Path) -> No
         stored = log.read_bytes()
         assert [stored.count(value) for value in values] == [1, 1, 1]
         assert stored.index(b"first") < stored.index(b"second") < stored.index(b"third")
+
+
+@pytest.mark.usefixtures("_each_append_is_a_turn")
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_a_stop_waits_for_what_goes_on_later_and_answers_it(
+    tmp_path: Path, acks: int
+) -> None:
+    async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as client:
+        await _create(node)
+        client.send(_request(b"v", acks=acks), 9)
+        while not list(tmp_path.glob("t-*/*.log")):
+            await asyncio.sleep(0)
+        await node.stop()
+        appended = list(tmp_path.glob("t-*/*.log"))
+        _, response = await client.receive(ProduceResponse, 9)
+    assert _errors(response) == [ErrorCode.NONE] * PARTITIONS
+    assert len(appended) == PARTITIONS
+
+
+@pytest.mark.usefixtures("_each_append_is_a_turn")
+async def test_nothing_is_appended_after_a_kill(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as client:
+        await _create(node)
+        client.send(_request(b"v"), 9)
+        while not list(tmp_path.glob("t-*/*.log")):
+            await asyncio.sleep(0)
+        node.kill()
+        appended = len(list(tmp_path.glob("t-*/*.log")))
+        for _ in range(3 * PARTITIONS):
+            await asyncio.sleep(0)
+        assert len(list(tmp_path.glob("t-*/*.log"))) == appended < PARTITIONS
 
 
 @pytest.mark.usefixtures("_each_append_is_a_turn")

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from typing import TypeVar
 
+from headrace.broker.disk_reads import DiskReads
 from headrace.broker.sender import (
     PIECE_BYTES_MAX,
     PIECE_BYTES_MIN,
@@ -18,6 +19,8 @@ from headrace.broker.sender import (
     SendMemory,
 )
 from headrace.core.files import FileRange
+from headrace.node import real_seams
+from headrace.replication import group_commit
 from tests.support.files import BytesFile
 from tests.support.metadata import InlineExecutor
 
@@ -80,6 +83,10 @@ class Outgoing:
         self.moves += 1
 
 
+def send_memory() -> SendMemory:
+    return SendMemory(DiskReads(InlineExecutor()))
+
+
 def in_file(data: bytes) -> FileRange:
     return FileRange(BytesFile(data), 0, len(data))
 
@@ -94,7 +101,7 @@ async def settle(outgoing: Outgoing) -> None:
 
 
 async def test_bytes_and_files_arrive_in_order() -> None:
-    outgoing = Outgoing(SendMemory(InlineExecutor()))
+    outgoing = Outgoing(send_memory())
     large = random.Random(1).randbytes(3 * MB + 17)
     small = [b"%d" % number * 40 for number in range(5)]
     outgoing.sender.send([b"head", in_file(large), b"between", *map(in_file, small)])
@@ -106,7 +113,7 @@ async def test_bytes_and_files_arrive_in_order() -> None:
 
 async def test_a_client_that_reads_by_and_by_gets_every_byte() -> None:
     data = random.Random(2).randbytes(2 * MB + 1)
-    outgoing = Outgoing(SendMemory(InlineExecutor()), takes=10)
+    outgoing = Outgoing(send_memory(), takes=10)
     outgoing.sender.send([b"head", in_file(data), b"tail"])
     steps = random.Random(3)
     while len(outgoing.socket.arrived) < len(data) + 8:
@@ -116,7 +123,7 @@ async def test_a_client_that_reads_by_and_by_gets_every_byte() -> None:
 
 
 async def test_a_client_that_reads_nothing_holds_one_piece() -> None:
-    memory = SendMemory(InlineExecutor())
+    memory = send_memory()
     outgoing = Outgoing(memory, takes=0)
     outgoing.sender.send([b"head", in_file(bytes(50 * MB))])
     await settle(outgoing)
@@ -125,7 +132,7 @@ async def test_a_client_that_reads_nothing_holds_one_piece() -> None:
 
 
 async def test_ten_thousand_clients_that_read_nothing_hold_little_more_than_their_share() -> None:
-    memory = SendMemory(InlineExecutor())
+    memory = send_memory()
     data = BytesFile(bytes(MB))
     stalled = []
     for _ in range(10_000):
@@ -141,7 +148,7 @@ async def test_ten_thousand_clients_that_read_nothing_hold_little_more_than_thei
 
 
 async def test_what_a_slow_client_has_read_is_free_for_others() -> None:
-    memory = SendMemory(InlineExecutor())
+    memory = send_memory()
     outgoing = Outgoing(memory, takes=0)
     outgoing.sender.send([in_file(bytes(MB))])
     while_slow = memory.unsent
@@ -151,7 +158,7 @@ async def test_what_a_slow_client_has_read_is_free_for_others() -> None:
 
 
 async def test_a_kept_piece_is_not_written_over_by_the_next() -> None:
-    memory = SendMemory(InlineExecutor())
+    memory = send_memory()
     slow, quick = Outgoing(memory, takes=7), Outgoing(memory)
     slow.sender.send([in_file(b"s" * MB)])
     quick.sender.send([in_file(b"q" * MB)])
@@ -163,7 +170,7 @@ async def test_a_kept_piece_is_not_written_over_by_the_next() -> None:
 
 
 async def test_where_memory_is_short_pieces_are_small_and_right() -> None:
-    memory = SendMemory(InlineExecutor())
+    memory = send_memory()
     memory.unsent = UNSENT_BYTES
     outgoing = Outgoing(memory, takes=100_000)
     data = random.Random(5).randbytes(MB)
@@ -176,7 +183,7 @@ async def test_where_memory_is_short_pieces_are_small_and_right() -> None:
 
 
 async def test_others_have_their_turn_while_a_large_answer_leaves() -> None:
-    outgoing = Outgoing(SendMemory(InlineExecutor()))
+    outgoing = Outgoing(send_memory())
     outgoing.sender.send([in_file(bytes(10 * MB))])
     assert len(outgoing.socket.arrived) <= TURN_BYTES
     await settle(outgoing)
@@ -185,7 +192,7 @@ async def test_others_have_their_turn_while_a_large_answer_leaves() -> None:
 
 async def test_what_is_not_in_memory_is_read_by_a_worker() -> None:
     executor = InlineExecutor()
-    outgoing = Outgoing(SendMemory(executor))
+    outgoing = Outgoing(SendMemory(DiskReads(executor)))
     data = random.Random(4).randbytes(700_000)
     file = BytesFile(data)
     file.is_cold = True
@@ -201,15 +208,17 @@ class HeldExecutor:
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
+        self.waiting = 0
 
     async def run(self, call: Callable[[], T]) -> T:
+        self.waiting += 1
         await self.go.wait()
         return call()
 
 
 async def test_a_client_that_leaves_while_the_disk_is_waited_for_gets_nothing_more() -> None:
     executor = HeldExecutor()
-    outgoing = Outgoing(SendMemory(executor))
+    outgoing = Outgoing(SendMemory(DiskReads(executor)))
     file = BytesFile(bytes(MB))
     file.is_cold = True
     outgoing.sender.send([b"head", FileRange(file, 0, MB)])
@@ -223,7 +232,7 @@ async def test_a_client_that_leaves_while_the_disk_is_waited_for_gets_nothing_mo
 
 async def test_an_answer_that_cannot_be_read_to_its_end_is_told_once() -> None:
     for is_cold in (False, True):
-        outgoing = Outgoing(SendMemory(InlineExecutor()), takes=MB)
+        outgoing = Outgoing(send_memory(), takes=MB)
         file = BytesFile(bytes(3 * MB))
         outgoing.sender.send([FileRange(file, 0, 3 * MB), b"never"])
         file.is_cold, file.error = is_cold, OSError(errno.EIO, "broken")
@@ -234,14 +243,14 @@ async def test_an_answer_that_cannot_be_read_to_its_end_is_told_once() -> None:
 
 
 async def test_a_file_that_has_become_shorter_ends_the_answer() -> None:
-    outgoing = Outgoing(SendMemory(InlineExecutor()))
+    outgoing = Outgoing(send_memory())
     outgoing.sender.send([FileRange(BytesFile(bytes(10)), 0, 20)])
     await settle(outgoing)
     assert len(outgoing.failures) == 1
 
 
 async def test_closing_waits_for_what_was_promised() -> None:
-    outgoing = Outgoing(SendMemory(InlineExecutor()), takes=0)
+    outgoing = Outgoing(send_memory(), takes=0)
     outgoing.sender.send([in_file(bytes(3 * MB))])
     outgoing.sender.close()
     while_unsent = outgoing.socket.closed
@@ -252,10 +261,54 @@ async def test_closing_waits_for_what_was_promised() -> None:
 
 
 async def test_it_says_when_it_falls_behind_and_when_it_has_caught_up() -> None:
-    outgoing = Outgoing(SendMemory(InlineExecutor()), takes=0)
+    outgoing = Outgoing(send_memory(), takes=0)
     outgoing.sender.send([in_file(bytes(3 * MB))])
     behind = outgoing.moves, outgoing.sender.is_slow
     outgoing.socket.read(4 * MB)
     await settle(outgoing)
     assert behind == (1, True)
     assert (outgoing.moves > 1, outgoing.sender.is_slow) == (True, False)
+
+
+async def test_what_workers_read_for_clients_that_do_not_read_is_bounded_over_all() -> None:
+    memory = send_memory()
+    outgoings = [Outgoing(memory, takes=0) for _ in range(500)]
+    for each in outgoings:
+        file = BytesFile(bytes(MB))
+        file.is_cold = True
+        each.sender.send([FileRange(file, 0, MB)])
+    await settle(outgoings[-1])
+    for _ in range(2_000):
+        await asyncio.sleep(0)
+    kept = sum(each.socket.kept_bytes for each in outgoings)
+    assert all(each.socket.kept_bytes for each in outgoings)
+    each_may_hold = TRANSPORT_BYTES + PIECE_BYTES_MIN
+    assert kept <= UNSENT_BYTES + len(outgoings) * each_may_hold
+    for each in outgoings:
+        each.sender.drop()
+    assert memory.unsent == 0
+
+
+async def test_reads_from_the_disk_leave_the_flushes_their_workers() -> None:
+    executor = HeldExecutor()
+    memory = SendMemory(DiskReads(executor))
+    for _ in range(30):
+        file = BytesFile(bytes(MB))
+        file.is_cold = True
+        Outgoing(memory).sender.send([FileRange(file, 0, MB)])
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert 0 < executor.waiting <= real_seams.WORKERS - group_commit.WORKERS
+
+
+async def test_closing_waits_for_what_a_worker_reads_and_a_slow_client_takes() -> None:
+    outgoing = Outgoing(send_memory(), takes=0)
+    file = BytesFile(bytes(MB))
+    file.is_cold = True
+    outgoing.sender.send([FileRange(file, 0, MB)])
+    outgoing.sender.close()
+    await settle(outgoing)
+    outgoing.socket.read(4 * MB)
+    await settle(outgoing)
+    assert len(outgoing.socket.arrived) == MB
+    assert outgoing.socket.closed

@@ -2,13 +2,17 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from headrace.controller.names import OFFSETS_TOPIC
-from headrace.core.errors import ErrorCode
+from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups import homes
 from headrace.groups.offsets_topic import partition_for
+from headrace.groups.shard import Shard
+from headrace.protocol.compression import Codec
 from headrace.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headrace.protocol.messages.heartbeat import HeartbeatRequest
 from headrace.protocol.messages.list_groups import ListGroupsRequest
@@ -65,3 +69,61 @@ async def test_groups_of_a_damaged_shard_are_told_to_wait_until_it_can_be_read_a
             while (await client.committed(GROUPS[0]))[0]:
                 await asyncio.sleep(0.02)
         assert [await client.committed(group) for group in GROUPS] == [(0, COMMITTED)] * 12
+
+
+class _Replicas:
+    """One partition, or none."""
+
+    def __init__(self) -> None:
+        self.partition: Any = None
+
+    def find(self, *_: object) -> Any:
+        return self.partition
+
+    def is_offline(self, *_: object) -> bool:
+        return False
+
+
+class _Topic:
+    def partition_count(self) -> int:
+        return 1
+
+
+async def test_a_shard_that_is_made_anew_is_not_taken_for_the_one_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(homes, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(homes, "RETRY_PAUSES", 0)
+    tried = asyncio.Event()
+
+    async def damaged_load(_: object) -> Shard:
+        tried.set()
+        raise OSError("damaged")
+
+    monkeypatch.setattr(homes, "load", damaged_load)
+    found = _Replicas()
+
+    def partition(end: int) -> Any:
+        return SimpleNamespace(
+            retired=False, log=SimpleNamespace(log_start_offset=0, log_end_offset=end)
+        )
+
+    found.partition = partition(5)
+    all_homes = homes.Homes(
+        cast(Any, _Topic()),
+        cast(Any, found),
+        Codec.NONE,
+        on_ready=lambda _: None,
+        on_failure=lambda *_: None,
+    )
+    all_homes.load_all()
+    await tried.wait()
+    with pytest.raises(ApiError) as refused:
+        all_homes.find("g")
+    assert refused.value.code == WAIT
+    found.partition = None  # deleted
+    for _ in range(5):
+        await asyncio.sleep(0.001)
+    found.partition = partition(0)  # and made anew, without a record
+    assert all_homes.find("g").partition is found.partition
+    await all_homes.close()

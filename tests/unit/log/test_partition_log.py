@@ -211,3 +211,23 @@ def test_a_follower_accepts_gaps() -> None:
     log.append_as_follower(memoryview(bytearray(first + second)))
     assert log.log_end_offset == 12
     assert read_bytes(log, 5, 10**6) == bytes(second)
+
+
+def test_an_offset_that_was_compacted_away_is_read_on_in_the_next_segment() -> None:
+    disk = simulated_disk()
+    log = open_log(disk, LogConfig(segment_bytes=500))
+    for start in (0, 20):  # what was between is gone
+        data = batch(10, value=b"v" * 20)
+        data[:8] = start.to_bytes(8, "big")
+        log.append_as_follower(memoryview(data))
+    log.flush()
+    log.close()
+    # As compaction leaves it: the first segment ends before the second one begins.
+    first, second = (f"/data/orders-0/{start:020}.log" for start in (10, 20))
+    disk.rename(first, second)
+    log = open_log(disk, recovery_point=30, clean=True)
+    assert [each.base_offset for each in log.segments] == [0, 20]
+    for _ in range(2):
+        assert parse_header(read_bytes(log, 10, 10_000)).base_offset == 20
+        # The last batch of a segment comes whole, and its end is remembered as a boundary.
+        assert parse_header(read_bytes(log, 0, 1)).base_offset == 0

@@ -280,3 +280,20 @@ def test_a_flush_that_could_not_be_tried_is_tried_again_and_its_waiters_wait() -
         assert partition.told == [4]
 
     in_virtual_time(scenario)
+
+
+def test_flushes_put_off_are_told_once_for_all(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(executor: HeldExecutor) -> None:
+        commit = GroupCommit(executor)
+        partitions = [FakePartition() for _ in range(30)]
+        for partition in partitions:
+            partition.log.failures = [StorageUnavailable("too many open files") for _ in range(3)]
+            append(commit, partition, "asker")
+        for _ in range(3 * len(partitions)):
+            await turns()
+            await executor.release_all()
+            await asyncio.sleep(group_commit.RETRY_SECONDS / 10)
+
+    in_virtual_time(scenario)
+    told = [each for each in caplog.records if "flushes put off" in each.message]
+    assert 1 <= len(told) <= 1 + 3 * 30 * group_commit.RETRY_SECONDS / 10

@@ -46,7 +46,7 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
     return CreateTopicsResponse(
         topics=[
             _shape(ctx, result, configs.get(result.name))
-            async for result in in_turns((*results, *refused), ctx.services.meters.now)
+            async for result in in_turns((*results, *refused), ctx.services.turn)
         ]
     )
 

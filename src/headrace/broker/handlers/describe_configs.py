@@ -34,7 +34,7 @@ async def describe_configs(
     return DescribeConfigsResponse(
         results=[
             _describe(ctx, request, resource, keys)
-            async for resource, keys in in_turns(questions, ctx.services.meters.now)
+            async for resource, keys in in_turns(questions, ctx.services.turn)
         ]
     )
 

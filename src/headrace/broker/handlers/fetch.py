@@ -191,14 +191,15 @@ def _read_partition(
     found: FileRange | None = None
     behind = 0
     if data.diverging_epoch.end_offset < 0:
-        found, behind = log.find(
-            Offset(wanted.fetch_offset),
-            min(left, wanted.partition_max_bytes),
-            visible,
-            # The first batch found leaves whole, whatever the limits: a client with limits
-            # smaller than a batch must still get on (KIP-74).
-            at_least_one=size == 0,
-        )
+        # The first batch found leaves whole, whatever the limits: a client with limits smaller than
+        # a batch must still get on (KIP-74).
+        start = Offset(wanted.fetch_offset)
+        limit = min(left, wanted.partition_max_bytes)
+        found, behind = log.find(start, limit, visible, at_least_one=size == 0)
+        if found is not None and found.file.read_failed:
+            # To be read here and now, so no more than a little.
+            limit = min(limit, READ_AHEAD_BYTES)
+            found, behind = log.find(start, limit, visible, at_least_one=size == 0)
     if found is not None:
         data.records = _records(found, READ_AHEAD_BYTES - size)
     data.high_watermark = partition.high_watermark

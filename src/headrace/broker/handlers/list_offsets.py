@@ -95,7 +95,7 @@ async def _answer(
         answer.offset = log.log_start_offset
         answer.leader_epoch = log.epoch_for_offset(log.log_start_offset)
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
-        found = await ctx.services.record_work.in_worker(partial(_by_time, log, timestamp, end))
+        found = await ctx.services.disk_reads.run(partial(_by_time, log, timestamp, end))
         if found is not None:
             answer.offset, answer.timestamp, answer.leader_epoch = found
     # Nothing is tiered: the two tiered questions have the answer "none", as set.

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from headrace.broker.context import Caller, RequestContext, Services
 from headrace.broker.routes import handles
-from headrace.broker.turns import TURN_SECONDS, go_on_later
+from headrace.broker.turns import in_turns
 from headrace.controller.names import COORDINATOR_TOPICS
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, InvalidRecord
 from headrace.core.ids import Offset
@@ -27,7 +27,7 @@ from headrace.protocol.messages.produce import (
 from headrace.protocol.records.budget import OverBudget
 from headrace.protocol.records.validate import NotOneBatch
 from headrace.replication.partition import Partition
-from headrace.replication.produce import append_checked, append_produced, check_produced
+from headrace.replication.produce import append_produced, check_produced
 from headrace.security.authorizer import Action, Operation, ResourceType
 
 ACKS_ALL: Final = -1
@@ -90,7 +90,7 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | N
         )
     response = ProduceResponse(responses=topics)
     if work.later:
-        go_on_later(ctx.connection, work.append_later(response))
+        ctx.connection.finish_later(work.append_later(response))
         return None
     if len(topics) == 1 and len(topics[0].partition_responses) == 1 and not work.failed:
         ctx.appended_to = work.appended_to
@@ -148,9 +148,7 @@ class _Work:
     __slots__ = (
         "_ctx",
         "_has_appended",
-        "_now",
         "_request",
-        "_turn_ends",
         "_waiting",
         "appended_to",
         "failed",
@@ -161,8 +159,6 @@ class _Work:
         self._ctx = ctx
         self._request = request
         self._waiting: WaitingProduce | None = None
-        self._now = ctx.services.meters.now
-        self._turn_ends = self._now() + TURN_SECONDS
         self._has_appended = False
         self.failed = False
         self.appended_to: Partition | None = None
@@ -172,7 +168,7 @@ class _Work:
         self, partition: Partition, records: memoryview, answer: PartitionProduceResponse
     ) -> None:
         # The first is never put off, or a busy machine would put off every request.
-        turn_is_over = self._has_appended and self._now() > self._turn_ends
+        turn_is_over = self._has_appended and self._ctx.services.turn.is_over()
         self._has_appended = True
         if self.later or turn_is_over or not self._append_now(partition, records, answer):
             # A copy: the buffer of the connection is used again as soon as this call is over.
@@ -202,13 +198,11 @@ class _Work:
 
     async def append_later(self, response: ProduceResponse) -> None:
         ctx = self._ctx
-        for partition, records, answer in self.later:
-            if self._now() > self._turn_ends:
-                await asyncio.sleep(0)
-                self._turn_ends = self._now() + TURN_SECONDS
-            if not partition.retired and self._append_now(partition, records, answer):
-                continue
+        async for partition, records, answer in in_turns(self.later, ctx.services.turn):
             try:
+                self._require(partition)
+                if self._append_now(partition, records, answer):
+                    continue
                 checked = await ctx.services.record_work.in_worker(
                     partial(
                         check_produced,
@@ -218,7 +212,8 @@ class _Work:
                         produce_version=ctx.api_version,
                     )
                 )
-                info = append_checked(partition, checked, self._request.acks)
+                self._require(partition)
+                info = partition.append(checked[0], checked[1], self._request.acks)
             except HeadraceError as error:
                 self._refused(error, partition, answer)
             else:
@@ -226,6 +221,15 @@ class _Work:
         answered = self.finish(response)
         if answered is not None:
             ctx.reply(answered)
+
+    def _require(self, partition: Partition) -> None:
+        """Others have had their turn: it may have been deleted, or have failed."""
+        replicas = self._ctx.services.replicas
+        if replicas.find(*partition.id) is not partition:
+            offline = replicas.is_offline(*partition.id)
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
 
     def finish(self, response: ProduceResponse) -> ProduceResponse | None:
         """The answer, if it is to be sent now."""

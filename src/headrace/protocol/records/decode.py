@@ -75,8 +75,6 @@ def iterate_records(
     position: int = 0,
     header: BatchHeader | None = None,
     max_bytes: int = DECOMPRESSED_BYTES_MAX,
-    *,
-    budget: Budget | None = None,
 ) -> Iterator[Record]:
     """The records of the batch at `position`, in order.
 
@@ -86,8 +84,7 @@ def iterate_records(
     """
     if header is None:
         header = parse_header(buffer, position)
-    payload = record_payload(buffer, header, position, max_bytes, budget=budget)
-    return decode_payload(payload, header)
+    return decode_payload(record_payload(buffer, header, position, max_bytes), header)
 
 
 def decode_payload(payload: bytes, header: BatchHeader) -> Iterator[Record]:
