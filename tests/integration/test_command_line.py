@@ -84,6 +84,18 @@ def test_tables_are_for_people(run: Run, headrace_topic: str) -> None:
     assert "in sync" in shown
 
 
+def test_configs_of_topics_take_durations_and_sizes_and_know_near_keys(
+    run: Run, headrace_topic: str
+) -> None:
+    configs = ["-c", "retention.ms=1d12h", "-c", "segment.bytes=2MB"]
+    assert run("topic", "alter", headrace_topic, *configs).code == 0
+    found = run("topic", "describe", headrace_topic, "-o", "json").json()["configs"]
+    assert found == {"retention.ms": "129600000", "segment.bytes": "2000000"}
+    for command in (["alter", headrace_topic], ["create", f"{headrace_topic}-2"]):
+        refused = run("topic", *command, "-c", "retenton.ms=1h")
+        assert (refused.code, "did you mean retention.ms?" in refused.err) == (1, True)
+
+
 def test_sizes_of_topics_and_partitions_are_shown(run: Run, headrace_broker: Broker) -> None:
     headrace_broker.create_topic("cli-sizes", partitions=2)
     run("produce", "cli-sizes", "-p", "1", "x" * 5_000)

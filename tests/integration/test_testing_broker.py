@@ -17,7 +17,9 @@ from headrace.client import (
     CallTimedOut,
     Client,
     ClientSettings,
+    ConfigResource,
     RequestTimedOut,
+    ResourceType,
     TopicPartition,
 )
 from headrace.testing import Broker
@@ -190,13 +192,17 @@ def test_settings_and_data_directory_are_honoured(tmp_path: Path) -> None:
         "num.partitions": 3,
         "auto.create.topics.enable": True,
         "node.id": "7",
+        "log.retention.ms": "1h",
     }
     with (
         Broker(settings=settings, data_dir=tmp_path) as broker,
         Client(broker.bootstrap_servers) as client,
         client.producer() as producer,
     ):
-        broker.create_topic("by-hand", configs={"retention.ms": 5, "preallocate": True})
+        broker.create_topic("by-hand", configs={"segment.ms": "2m", "preallocate": True})
+        resource = ConfigResource(ResourceType.TOPIC, "by-hand")
+        configs = client.admin.describe_configs([resource])[resource]
+        assert (configs["retention.ms"].value, configs["segment.ms"].value) == ("3600000", "120000")
         producer.send_and_wait("made-by-asking", b"x")
         described = client.admin.describe_topics(["made-by-asking"])["made-by-asking"]
         assert len(described.partitions) == 3

@@ -307,10 +307,12 @@ def _told(what: str) -> str:
 
 
 def _as_text(configs: Mapping[str, ConfigValue] | None) -> dict[str, str]:
-    """Configs as Kafka writes them: 3 is "3", True is "true"."""
+    """Configs as Kafka writes them: 3 is "3", True is "true", "1h" is "3600000"."""
     from headrace.core.config_keys import format_value
+    from headrace.core.units import plain_number
 
-    return {name: format_value(value) or "" for name, value in (configs or {}).items()}
+    given = configs or {}
+    return {name: plain_number(name, format_value(value) or "") for name, value in given.items()}
 
 
 def free_port() -> int:
