@@ -87,6 +87,13 @@ def say(line: str, broker: Broker) -> str:
         return lines.readline()
 
 
+def test_addresses_with_a_question_mark_are_quoted() -> None:
+    """Bare, zsh takes them for patterns of file names and runs nothing."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    lines = [line for page in pages for line in page.read_text().splitlines() if "curl " in line]
+    assert [line for line in lines if re.search(r"\s[^'\"\s]+\?\w+=", line)] == []
+
+
 def test_the_examples_of_the_client_guide_work() -> None:
     with Broker() as broker:
         said = [run_program(block, broker) for block in python_blocks("docs/client.md")]

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import re
 import subprocess
 import sys
@@ -152,6 +153,30 @@ def test_a_topic_of_a_broker_that_cannot_answer_fails_at_once_and_says_what_to_d
     getattr(broker, way)()
     assert broker.outage is None
     assert broker.create_topic("orders") == "orders"
+
+
+FORKING = """
+import os, sys
+from pathlib import Path
+from headrace.testing import Broker
+
+broker = Broker()
+broker.start()
+child = os.fork()
+if not child:
+    sys.exit()
+os.waitpid(child, 0)
+assert Path(broker.data_dir, "meta.properties").exists()
+print(broker.data_dir)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
+def test_the_end_of_a_forked_child_leaves_the_data_to_its_parent() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKING]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert not Path(done.stdout.strip()).exists(), "and with the parent it goes"
 
 
 def test_a_broker_that_was_never_started_says_so() -> None:

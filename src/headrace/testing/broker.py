@@ -260,7 +260,7 @@ class Broker:
     def _temporary_directory(self) -> str:
         """Removed by `close`, at the latest with this object or at the end of the process."""
         path = tempfile.mkdtemp(prefix="headrace-")
-        self._remove_data = weakref.finalize(self, _remove, path)
+        self._remove_data = weakref.finalize(self, _remove, path, os.getpid())
         return path
 
     def _require_answers(self) -> None:
@@ -296,8 +296,9 @@ class Broker:
         return self._thread
 
 
-def _remove(directory: str) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
+def _remove(directory: str, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child ends with this too, and the broker is not its own
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _told(what: str) -> str:
