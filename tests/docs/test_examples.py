@@ -1,5 +1,6 @@
 """The examples in the README and the testing guide are run as they stand."""
 
+import inspect
 import json
 import os
 import re
@@ -85,6 +86,20 @@ def say(line: str, broker: Broker) -> str:
         lines.write(f"{line}\n")
         lines.flush()
         return lines.readline()
+
+
+def test_the_guide_names_all_that_a_broker_offers() -> None:
+    guide = (ROOT / "docs" / "testing.md").read_text()
+    offered = {name for name in vars(Broker) if not name.startswith("_")}
+    offered |= set(inspect.signature(Broker).parameters)
+    assert [name for name in sorted(offered) if not re.search(rf"`[^`]*\b{name}\b", guide)] == []
+
+
+def test_addresses_with_a_question_mark_are_quoted() -> None:
+    """Bare, zsh takes them for patterns of file names and runs nothing."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    lines = [line for page in pages for line in page.read_text().splitlines() if "curl " in line]
+    assert [line for line in lines if re.search(r"\s[^'\"\s]+\?\w+=", line)] == []
 
 
 def test_the_examples_of_the_client_guide_work() -> None:

@@ -56,7 +56,7 @@ def test_a_topic_is_created_listed_changed_described_and_deleted(run: Run) -> No
     create = ["topic", "create", "cli-life", "-p", "2", "-c", "retention.ms=60000"]
     assert run(*create).out == "created cli-life\n"
     listed = {row["topic"]: row for row in run("topic", "list", "-o", "json").json()}
-    assert listed["cli-life"]["partitions"] == 2
+    assert (listed["cli-life"]["partitions"], listed["cli-life"]["bytes"]) == (2, 0)
     assert run("topic", "alter", "cli-life", "-p", "3", "-c", "retention.ms=5").code == 0
     described = run("topic", "describe", "cli-life", "-o", "json").json()
     assert described["configs"] == {"retention.ms": "5"}
@@ -82,6 +82,31 @@ def test_tables_are_for_people(run: Run, headrace_topic: str) -> None:
     shown = run("topic", "describe", headrace_topic, "--all-configs").out
     assert "retention.ms" in shown
     assert "in sync" in shown
+
+
+def test_configs_of_topics_take_durations_and_sizes_and_know_near_keys(
+    run: Run, headrace_topic: str
+) -> None:
+    configs = ["-c", "retention.ms=1d12h", "-c", "segment.bytes=2MB"]
+    assert run("topic", "alter", headrace_topic, *configs).code == 0
+    found = run("topic", "describe", headrace_topic, "-o", "json").json()["configs"]
+    assert found == {"retention.ms": "129600000", "segment.bytes": "2000000"}
+    for command in (["alter", headrace_topic], ["create", f"{headrace_topic}-2"]):
+        refused = run("topic", *command, "-c", "retenton.ms=1h")
+        assert (refused.code, "did you mean retention.ms?" in refused.err) == (1, True)
+
+
+def test_sizes_of_topics_and_partitions_are_shown(run: Run, headrace_broker: Broker) -> None:
+    headrace_broker.create_topic("cli-sizes", partitions=2)
+    run("produce", "cli-sizes", "-p", "1", "x" * 5_000)
+    (listed,) = (line for line in run("topic", "list").out.splitlines() if "cli-sizes" in line)
+    assert listed.split()[:5] == ["cli-sizes", "2", "1", "5.1", "kB"]
+    *_, empty, filled = run("topic", "describe", "cli-sizes", "-o", "json").json()["partitions"]
+    assert empty["bytes"] == 0
+    assert 5_000 < filled["bytes"] < 5_200
+    shown = run("topic", "describe", "cli-sizes").out
+    assert "0 B" in shown
+    assert "5.1 kB" in shown
 
 
 def test_an_existing_topic_is_an_error_unless_that_is_fine(run: Run, headrace_topic: str) -> None:

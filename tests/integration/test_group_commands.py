@@ -86,7 +86,8 @@ def test_what_a_group_cannot_do_is_wrong_usage(run: Run, topic: str) -> None:
 
 def test_groups_are_listed_and_described(run: Run, client: Client, group: str, topic: str) -> None:
     listed = {row["group"]: row for row in run("group", "list", "-o", "json").json()}
-    assert listed[group] == {"group": group, "state": "Empty", "type": "classic"}
+    row = {"group": group, "state": "Empty", "type": "classic", "lag": 0, "deleted": 0}
+    assert listed[group] == row
     assert group not in run("group", "list", "--type", "consumer").out
     assert group in run("group", "list", "--state", "Empty", "--type", "classic").out
     consumer = join(client, group, topic)
@@ -102,6 +103,29 @@ def test_groups_are_listed_and_described(run: Run, client: Client, group: str, t
     assert "lag 1" in shown
     consumer.close()
     assert "no members" in run("group", "describe", group).out
+
+
+def test_a_group_whose_commit_is_below_the_log_start_says_so(
+    run: Run, client: Client, group: str, topic: str
+) -> None:
+    run("produce", topic, "-p", "1", *map(str, range(5)))
+    client.admin.delete_records({TopicPartition(topic, 1): 13})
+    told = "committed below the log start; 3 offsets deleted before it read them"
+    assert f"{group}: {told}\n" in run("group", "list").out
+    listed = {row["group"]: row for row in run("group", "list", "-o", "json").json()}
+    assert (listed[group]["lag"], listed[group]["deleted"]) == (5, 3)
+    assert f"{topic} 1: {told} (it starts at 13)\n" in run("group", "describe", group).out
+    rows = run("group", "describe", group, "-o", "json").json()["partitions"]
+    assert [(each["start"], each["deleted"]) for each in rows] == [(0, 0), (13, 3)]
+
+
+def test_a_group_that_has_committed_nothing_has_no_lag_to_list(
+    run: Run, client: Client, topic: str
+) -> None:
+    consumer = join(client, f"new-{topic}", topic)
+    (row,) = (line for line in run("group", "list").out.splitlines() if f"new-{topic}" in line)
+    assert row.split() == [f"new-{topic}", "Stable", "consumer", "-"]
+    consumer.close()
 
 
 def test_a_group_that_does_not_exist_is_an_error_in_plain_words(run: Run) -> None:

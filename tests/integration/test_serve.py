@@ -134,7 +134,8 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
     listen = f"127.0.0.1:{free_port()}"
     with serving("--data-dir", str(tmp_path / "a"), "--listen", listen):
         said = refused("--data-dir", str(tmp_path / "b"), "--listen", listen)
-    assert f"hint: another program listens on port {listen.split(':')[1]};" in said
+    assert f"cannot start: listeners: {listen} is taken by another program\n" in said
+    assert "hint: stop it, or choose another address with --listen\n" in said
 
 
 def test_the_ready_line_has_brackets_around_an_ipv6_address(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import re
 import subprocess
 import sys
@@ -17,7 +18,9 @@ from headrace.client import (
     CallTimedOut,
     Client,
     ClientSettings,
+    ConfigResource,
     RequestTimedOut,
+    ResourceType,
     TopicPartition,
 )
 from headrace.testing import Broker
@@ -152,6 +155,30 @@ def test_a_topic_of_a_broker_that_cannot_answer_fails_at_once_and_says_what_to_d
     assert broker.create_topic("orders") == "orders"
 
 
+FORKING = """
+import os, sys
+from pathlib import Path
+from headrace.testing import Broker
+
+broker = Broker()
+broker.start()
+child = os.fork()
+if not child:
+    sys.exit()
+os.waitpid(child, 0)
+assert Path(broker.data_dir, "meta.properties").exists()
+print(broker.data_dir)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
+def test_the_end_of_a_forked_child_leaves_the_data_to_its_parent() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKING]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert not Path(done.stdout.strip()).exists(), "and with the parent it goes"
+
+
 def test_a_broker_that_was_never_started_says_so() -> None:
     with pytest.raises(RuntimeError, match="has not been started"):
         Broker().create_topic("orders")
@@ -190,13 +217,17 @@ def test_settings_and_data_directory_are_honoured(tmp_path: Path) -> None:
         "num.partitions": 3,
         "auto.create.topics.enable": True,
         "node.id": "7",
+        "log.retention.ms": "1h",
     }
     with (
         Broker(settings=settings, data_dir=tmp_path) as broker,
         Client(broker.bootstrap_servers) as client,
         client.producer() as producer,
     ):
-        broker.create_topic("by-hand", configs={"retention.ms": 5, "preallocate": True})
+        broker.create_topic("by-hand", configs={"segment.ms": "2m", "preallocate": True})
+        resource = ConfigResource(ResourceType.TOPIC, "by-hand")
+        configs = client.admin.describe_configs([resource])[resource]
+        assert (configs["retention.ms"].value, configs["segment.ms"].value) == ("3600000", "120000")
         producer.send_and_wait("made-by-asking", b"x")
         described = client.admin.describe_topics(["made-by-asking"])["made-by-asking"]
         assert len(described.partitions) == 3

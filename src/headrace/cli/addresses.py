@@ -1,6 +1,5 @@
 """Addresses of the command line: read before anything starts, and tried where they were named."""
 
-import errno
 import re
 import socket
 from collections.abc import Mapping
@@ -9,6 +8,7 @@ import typer
 
 from headrace.core.errors import InvalidConfig, StartupRefused
 from headrace.core.listeners import parse_door, parse_endpoint
+from headrace.node.network import AddressUnusable
 
 _PORT_MAX = 65535
 
@@ -59,7 +59,7 @@ def try_doors(doors: Mapping[str, str]) -> None:
         try:
             _try(*place)
         except OSError as error:
-            reason = str(bind_failure(error, place))
+            reason = AddressUnusable(error, *place).strerror
             raise StartupRefused(f"cannot open a door: {key}: {reason}", hint=hint(key)) from error
 
 
@@ -73,16 +73,6 @@ def _try(host: str, port: int) -> None:
                 probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             probe.bind(address)
             probe.listen(1)
-
-
-def bind_failure(error: OSError, place: tuple[str, int]) -> str:
-    """The failure with the address it is about."""
-    host, port = place
-    if isinstance(error, socket.gaierror):
-        return f"there is no host {host!r} ({error.strerror})"
-    if error.errno == errno.EADDRINUSE:
-        return f"{host}:{port} is taken by another program"
-    return f"{host}:{port}: {error.strerror or error}"
 
 
 def hint(key: str) -> str:

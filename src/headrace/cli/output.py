@@ -2,13 +2,15 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 UNFOLDED = 1000
+UNKNOWN = "-"
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def counted(number: int, thing: str) -> str:
@@ -27,8 +29,25 @@ def print_line(value: Any) -> None:
     sys.stdout.flush()
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
-    """A table as wide as its content; numbers to the right."""
+def size(value: float | None) -> str:
+    """Bytes in the unit that fits."""
+    if value is None:
+        return UNKNOWN
+    number = float(value)
+    for unit in _UNITS[:-1]:
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} {_UNITS[-1]}"
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    title: str = "",
+    right: Collection[str] = (),
+) -> None:
+    """A table as wide as its content; numbers to the right, and the columns named."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -36,7 +55,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
     table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        is_right = numeric or column in right
+        table.add_column(column, justify="right" if is_right else "left", overflow="fold")
     for row in rows:
         table.add_row(*("" if cell is None else str(cell) for cell in row))
     # Into a pipe or a file nothing is folded: the next program wants whole words.

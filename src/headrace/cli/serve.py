@@ -5,8 +5,6 @@ import contextlib
 import errno
 import gc
 import logging
-import re
-import socket
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
@@ -159,14 +157,20 @@ async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
 
 async def _start(config: "BrokerConfig") -> "Node":
     from headrace.node import real_node
+    from headrace.node.network import AddressUnusable
 
     node = real_node(config)
     try:
         await node.start()
     except OSError as error:
         await node.stop()
-        reason = _unknown_host(config) if isinstance(error, socket.gaierror) else str(error)
-        raise StartupRefused(f"cannot start: {reason}", hint=_start_hint(error)) from error
+        if not isinstance(error, AddressUnusable):
+            advice = "is the data directory writable?"
+            raise StartupRefused(f"cannot start: {error}", hint=advice) from error
+        advice = "choose another address with --listen"
+        if error.errno == errno.EADDRINUSE:
+            advice = f"stop it, or {advice}"
+        raise StartupRefused(f"cannot start: listeners: {error.strerror}", hint=advice) from error
     return node
 
 
@@ -200,21 +204,3 @@ def _take_choice(
         if word.lower() not in known:
             raise typer.BadParameter(f"{word!r} is not {', '.join(known)}", param_hint=option)
         overrides[key] = word.lower()
-
-
-def _unknown_host(config: "BrokerConfig") -> str:
-    """Which of the hosts to listen on has no address; the resolver does not name it."""
-    for each in config.parsed_listeners():
-        try:
-            socket.getaddrinfo(each.host or None, each.port)
-        except socket.gaierror as error:
-            return f"listeners: there is no host {each.host!r} ({error.strerror})"
-    return "listeners: a host has no address"
-
-
-def _start_hint(error: OSError) -> str:
-    if error.errno != errno.EADDRINUSE:
-        return "is the address one of this machine, and the directory writable?"
-    port = re.search(r", (\d+)[,)]", str(error))  # the loops name the address in their message
-    taken = f"port {port[1]}" if port else "the port"
-    return f"another program listens on {taken}; stop it, or choose another with --listen"

@@ -61,16 +61,22 @@ def read_file(path: str) -> dict[str, str]:
     except UnicodeDecodeError as error:
         raise InvalidConfig(f"{path} is not valid TOML: it is not UTF-8 ({error})") from error
     except tomllib.TOMLDecodeError as error:
-        raise InvalidConfig(
-            f"{path} is not valid TOML: {error}",
-            hint='text is quoted in TOML, as in log.retention.ms = "1h" or '
-            'listeners = "PLAINTEXT://127.0.0.1:9092"',
-        ) from error
+        raise InvalidConfig(f"{path} is not valid TOML: {error}", hint=_toml_hint(error)) from error
     values = {}
     for name, value in _flatten("", tree):
         check_key(name, path)
         values[name] = _as_text(name, value)
     return values
+
+
+def _toml_hint(error: Exception) -> str:
+    """Both mistakes are of those who write a file of this kind for the first time."""
+    if "overwrite" in str(error):
+        return 'a key that begins with another one is quoted, as in "max.connections.per.ip" = 5'
+    return (
+        'text is quoted in TOML, as in log.retention.ms = "1h" or '
+        'listeners = "PLAINTEXT://127.0.0.1:9092"'
+    )
 
 
 def read_environment(environment: Mapping[str, str]) -> dict[str, str]:

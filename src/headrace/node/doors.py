@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.listeners import parse_door
 from headrace.core.metrics import Family, Metric
+from headrace.node.network import AddressUnusable
 
 if TYPE_CHECKING:
     from headrace.broker.context import Services
@@ -37,7 +38,7 @@ class DoorShut(OSError):
     """An address that the config names cannot be had; `key` is the one that names it."""
 
     def __init__(self, key: str, error: OSError) -> None:
-        super().__init__(error.errno, f"{key}: {error.strerror or error}")
+        super().__init__(error.errno, f"{key}: {error.strerror}")
         self.key = key
 
 
@@ -74,21 +75,27 @@ class Doors:
 
         A door that nobody has asked for by name may stay shut.
         """
-        for key, opening in (
-            ("http.listener", self._open_http),
-            ("text.listener", self._open_text),
+        for key, address, opening in (
+            ("http.listener", self._config.http_listener, self._open_http),
+            ("text.listener", self._config.text_listener, self._open_text),
         ):
+            place = parse_door(key, address)
+            if place is None:
+                continue
             try:
-                await opening()
-            except OSError as error:
+                await opening(place)
+            except OSError as failure:
+                error = AddressUnusable(failure, *place)
                 if key in self._config.static:
-                    raise DoorShut(key, error) from error
+                    raise DoorShut(key, error) from failure
                 option = f"--{key.partition('.')[0]}"
                 hint = (
                     f"whoever answers there is not this broker; choose another address with "
                     f"{option} HOST:PORT, or none with {option} off"
                 )
-                logger.warning("a door stays shut: key=%s error=%s hint=%s", key, error, hint)
+                logger.warning(
+                    "a door stays shut: key=%s error=%s hint=%s", key, error.strerror, hint
+                )
 
     async def close(self) -> None:
         """Answer what is under way and let consumers leave their groups."""
@@ -113,10 +120,7 @@ class Doors:
         if self._text is not None:
             self._text.abort()
 
-    async def _open_http(self) -> None:
-        address = parse_door("http.listener", self._config.http_listener)
-        if address is None:
-            return
+    async def _open_http(self, address: tuple[str, int]) -> None:
         for room in (*_EVERY_DOOR, "headrace.web.server", "headrace.web.process_metrics"):
             await asyncio.to_thread(import_module, room)
         from headrace.web.process_metrics import ProcessMetrics
@@ -133,10 +137,7 @@ class Doors:
             sources=[*self._sources, ProcessMetrics(), self],
         )
 
-    async def _open_text(self) -> None:
-        address = parse_door("text.listener", self._config.text_listener)
-        if address is None:
-            return
+    async def _open_text(self, address: tuple[str, int]) -> None:
         for room in (*_EVERY_DOOR, "headrace.text.server"):
             await asyncio.to_thread(import_module, room)
         from headrace.text.server import serve

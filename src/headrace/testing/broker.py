@@ -260,7 +260,7 @@ class Broker:
     def _temporary_directory(self) -> str:
         """Removed by `close`, at the latest with this object or at the end of the process."""
         path = tempfile.mkdtemp(prefix="headrace-")
-        self._remove_data = weakref.finalize(self, _remove, path)
+        self._remove_data = weakref.finalize(self, _remove, path, os.getpid())
         return path
 
     def _require_answers(self) -> None:
@@ -296,8 +296,9 @@ class Broker:
         return self._thread
 
 
-def _remove(directory: str) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
+def _remove(directory: str, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child ends with this too, and the broker is not its own
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _told(what: str) -> str:
@@ -307,10 +308,12 @@ def _told(what: str) -> str:
 
 
 def _as_text(configs: Mapping[str, ConfigValue] | None) -> dict[str, str]:
-    """Configs as Kafka writes them: 3 is "3", True is "true"."""
+    """Configs as Kafka writes them: 3 is "3", True is "true", "1h" is "3600000"."""
     from headrace.core.config_keys import format_value
+    from headrace.core.units import plain_number
 
-    return {name: format_value(value) or "" for name, value in (configs or {}).items()}
+    given = configs or {}
+    return {name: plain_number(name, format_value(value) or "") for name, value in given.items()}
 
 
 def free_port() -> int:

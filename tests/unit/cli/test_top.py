@@ -6,9 +6,10 @@ import pytest
 import typer
 from rich.console import Console
 
+from headrace.cli.output import size
 from headrace.cli.top.rates import GroupLook, Look, Metered, Picture, TopicLook, compare
 from headrace.cli.top.scraping import read, url_for
-from headrace.cli.top.screen import draw, rate, size
+from headrace.cli.top.screen import draw, rate
 
 
 def metered(at: float, topics: dict[str, tuple[int, int, int, int]], requests: int) -> Metered:

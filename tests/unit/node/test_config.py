@@ -99,6 +99,39 @@ def test_variables_of_tests_and_tools_are_left_alone() -> None:
     assert load(None, others).static == {}
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("log.dirs = /var/lib/headrace\n", 'text is quoted in TOML, as in log.retention.ms = "1h"'),
+        ("log.retention.ms = 1h\n", 'text is quoted in TOML, as in log.retention.ms = "1h"'),
+        (
+            "max.connections = 9\nmax.connections.per.ip = 3\n",
+            'quoted, as in "max.connections.per.ip" = 5',
+        ),
+    ],
+)
+def test_toml_that_cannot_be_read_says_what_to_quote(tmp_path: Path, text: str, hint: str) -> None:
+    with pytest.raises(InvalidConfig, match="not valid TOML") as refused:
+        load(written(tmp_path, text), {})
+    assert hint in (refused.value.hint or "")
+
+
+def test_the_hint_of_a_quoted_key_is_right(tmp_path: Path) -> None:
+    file = written(tmp_path, 'max.connections = 9\n"max.connections.per.ip" = 5\n')
+    config = load(file, {})
+    assert (config.max_connections, config.max_connections_per_ip) == (9, 5)
+
+
+def test_durations_and_sizes_may_stand_in_every_source(tmp_path: Path) -> None:
+    file = written(tmp_path, 'log.retention.ms = "2h"\n')
+    config = load(
+        file, {"HEADRACE_LOG_RETENTION_BYTES": "10MB"}, {"log.segment.delete.delay.ms": "1m30s"}
+    )
+    assert config.log_retention_ms == 7_200_000
+    assert config.log_retention_bytes == 10_000_000
+    assert config.log_segment_delete_delay_ms == 90_000
+
+
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     with pytest.raises(StartupRefused, match="No such file"):
         load(str(tmp_path / "missing.toml"), {})

@@ -34,7 +34,7 @@ async def test_a_door_at_its_default_stays_shut_and_says_that_another_answers_th
     assert (doors.http, doors.text) == (None, None)
     (said,) = caplog.messages
     assert key in said
-    assert "address already in use" in said
+    assert f"{address} is taken by another program" in said
     assert "whoever answers there is not this broker" in said
     assert f"--{key.partition('.')[0]} HOST:PORT" in said
 
@@ -46,7 +46,7 @@ async def test_a_door_that_the_config_names_must_open(key: str, tmp_path: Path) 
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             config = BrokerConfig.from_static(only(key, address))
             doors = Doors(config, node.services, ())
-            with pytest.raises(DoorShut, match="address already in use") as shut:
+            with pytest.raises(DoorShut, match=f"{address} is taken") as shut:
                 await doors.open()
             await doors.close()
     assert shut.value.key == key

@@ -341,5 +341,5 @@ def test_an_avro_schema_that_is_none_is_refused() -> None:
 
 def test_avro_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastavro", None)
-    with pytest.raises(InvalidConfig, match=r"install headrace\[avro\]"):
+    with pytest.raises(InvalidConfig, match=r"pip install 'headrace\[avro\]'"):
         avro_schema(json.dumps(AVRO))

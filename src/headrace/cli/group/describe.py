@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.group.lag import deleted_note, total_lag
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, connect, wants_json
 from headrace.cli.output import print_json, print_table
 
@@ -22,7 +23,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: Output = "table",
 ) -> None:
-    """Show a group's members, and for each partition what is committed, its end and the lag."""
+    """Show a group's members, and by partition what is committed, start, end and lag."""
     as_json = wants_json(output)
     with connect(bootstrap) as client:
         found = gather(client, group)
@@ -46,13 +47,16 @@ def describe(
         partitions = [_shown_row(each) for each in found["partitions"]]
         print_table(list(partitions[0]), [list(row.values()) for row in partitions])
         print(_shown_lag(found))
+        for each in found["partitions"]:
+            if each["deleted"]:
+                where = f"{each['topic']} {each['partition']}"
+                print(f"{where}: {deleted_note(each['deleted'])} (it starts at {each['start']})")
 
 
 def gather(client: "Client", group: str) -> dict[str, Any]:
     """Everything the command shows, as plain values."""
     described = client.admin.describe_groups([group])[group]
-    lags = client.admin.group_lag(group)
-    known = [each.lag for each in lags if each.lag is not None]
+    lags = client.admin.group_lags([group], starts=True)[group]
     return {
         "group": group,
         "state": described.state,
@@ -65,14 +69,16 @@ def gather(client: "Client", group: str) -> dict[str, Any]:
                 "topic": each.partition.topic,
                 "partition": each.partition.partition,
                 "committed": each.committed,
+                "start": each.start,
                 "end": each.end,
                 "lag": each.lag,
+                "deleted": each.deleted,
                 "metadata": each.metadata,
                 "member": None if each.member is None else each.member.member_id,
             }
             for each in lags
         ],
-        "lag": sum(known) if known else None,
+        "lag": total_lag(lags),
     }
 
 
@@ -104,7 +110,7 @@ def shown(topics: dict[str, list[int]]) -> str:
 
 
 def _shown_row(row: dict[str, Any]) -> dict[str, Any]:
-    columns = ("topic", "partition", "committed", "end", "lag", "member")
+    columns = ("topic", "partition", "committed", "start", "end", "lag", "member")
     return {name: "-" if row[name] is None else row[name] for name in columns}
 
 

@@ -4,6 +4,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from headrace.cli.sizes import bytes_on_disk
 from headrace.cli.top.rates import GroupLook, Look, TopicLook
 from headrace.client import EARLIEST, LATEST
 from headrace.core.errors import ErrorCode, HeadraceError
@@ -65,14 +66,8 @@ def _topics(client: "Client") -> dict[str, TopicLook]:
 def _sizes(client: "Client") -> dict[str, int]:
     """Bytes on disk by topic; nothing where one may not ask."""
     sizes: dict[str, int] = {}
-    try:
-        directories = client.admin.describe_log_dirs()
-    except HeadraceError:
-        return {}
-    for directory in directories:
-        for replica in directory.replicas:
-            topic = replica.partition.topic
-            sizes[topic] = sizes.get(topic, 0) + replica.size_bytes
+    for partition, held in bytes_on_disk(client).items():
+        sizes[partition.topic] = sizes.get(partition.topic, 0) + held
     return sizes
 
 

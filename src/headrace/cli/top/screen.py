@@ -5,10 +5,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from headrace.cli.output import UNKNOWN, size
 from headrace.cli.top.rates import GroupRow, Picture, TopicRow
-
-UNKNOWN = "-"
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def draw(picture: Picture, rows: int) -> RenderableType:
@@ -90,15 +88,3 @@ def rate(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     return f"{value:,.1f}" if 0 < value < 10 else f"{value:,.0f}"
-
-
-def size(value: float | None) -> str:
-    """Bytes in the unit that fits."""
-    if value is None:
-        return UNKNOWN
-    number = float(value)
-    for unit in _UNITS[:-1]:
-        if number < 1000:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:.1f} {_UNITS[-1]}"

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, Topic, connect, wants_json
-from headrace.cli.output import print_json, print_table
+from headrace.cli.output import print_json, print_table, size
+from headrace.cli.sizes import bytes_on_disk
 
 if TYPE_CHECKING:
     from headrace.client import Client
@@ -23,7 +24,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: Output = "table",
 ) -> None:
-    """Show a topic's partitions, offsets and configs."""
+    """Show a topic's partitions with their offsets and size on disk, and its configs."""
     as_json = wants_json(output)
     with connect(bootstrap) as client:
         found = gather(client, topic, all_configs=all_configs)
@@ -32,7 +33,9 @@ def describe(
         return
     print(f"{topic}  id {found['id']}")
     partitions = found["partitions"]
-    print_table(list(partitions[0]), [list(row.values()) for row in partitions])
+    columns = [*partitions[0]][:-1]
+    rows = [[*(row[name] for name in columns), size(row["bytes"])] for row in partitions]
+    print_table([*columns, "size"], rows, right=["size"])
     if found["configs"]:
         print_table(["config", "value"], list(found["configs"].items()))
 
@@ -47,6 +50,7 @@ def gather(client: "Client", topic: str, *, all_configs: bool) -> dict[str, Any]
     all_partitions = [TopicPartition(topic, each.partition) for each in described.partitions]
     starts = client.admin.list_offsets(dict.fromkeys(all_partitions, EARLIEST))
     ends = client.admin.list_offsets(dict.fromkeys(all_partitions, LATEST))
+    held = bytes_on_disk(client)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     configs = client.admin.describe_configs([resource])[resource]
     return {
@@ -61,6 +65,7 @@ def gather(client: "Client", topic: str, *, all_configs: bool) -> dict[str, Any]
                 "in sync": _numbers(each.in_sync),
                 "start": starts[TopicPartition(topic, each.partition)].offset,
                 "end": ends[TopicPartition(topic, each.partition)].offset,
+                "bytes": held.get(TopicPartition(topic, each.partition)),
             }
             for each in described.partitions
         ],

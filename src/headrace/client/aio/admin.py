@@ -194,7 +194,12 @@ class AsyncAdmin:
         return (await self.group_lags([group]))[group]
 
     async def group_lags(
-        self, groups: Collection[str], *, members: bool = True
+        self, groups: Collection[str], *, members: bool = True, starts: bool = False
     ) -> dict[str, list[PartitionLag]]:
-        """The lag of several groups in few requests; `members=False` leaves out who reads."""
-        return await self._client.run(group_lags(self._client.session, groups, members=members))
+        """The lag of several groups in few requests.
+
+        `members=False` leaves out who reads; `starts` asks for log starts too.
+        """
+        return await self._client.run(
+            group_lags(self._client.session, groups, members=members, starts=starts)
+        )

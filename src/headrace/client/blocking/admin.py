@@ -186,7 +186,12 @@ class Admin:
         return (self.group_lags([group]))[group]
 
     def group_lags(
-        self, groups: Collection[str], *, members: bool = True
+        self, groups: Collection[str], *, members: bool = True, starts: bool = False
     ) -> dict[str, list[PartitionLag]]:
-        """The lag of several groups in few requests; `members=False` leaves out who reads."""
-        return self._client.run(group_lags(self._client.session, groups, members=members))
+        """The lag of several groups in few requests.
+
+        `members=False` leaves out who reads; `starts` asks for log starts too.
+        """
+        return self._client.run(
+            group_lags(self._client.session, groups, members=members, starts=starts)
+        )

@@ -29,14 +29,15 @@ from headrace.protocol.messages.list_offsets import (
 )
 
 _LATEST = -1
+_EARLIEST = -2
 # Leaders may be moving: a partition without an answer gets a second chance, not a third.
 _ATTEMPTS = 2
 
 
 def group_lags(
-    session: Session, groups: Collection[str], *, members: bool = True
+    session: Session, groups: Collection[str], *, members: bool = True, starts: bool = False
 ) -> Flow[dict[str, list[PartitionLag]]]:
-    """The lag of each group by partition; without `members` it is not asked who reads."""
+    """The lag of each group by partition; `members` and `starts` say what else to ask for."""
     described: dict[str, GroupDescription] = {}
     if members:
         described = yield from find_groups(session, groups)
@@ -44,14 +45,18 @@ def group_lags(
     owners = {group: dict(each.owners()) for group, each in described.items()}
     wanted = {where for group in groups for where in committed[group]}
     wanted |= {where for each in owners.values() for where in each}
-    ends = yield from end_offsets(session, wanted)
-    return {group: _lags(committed[group], owners.get(group, {}), ends) for group in groups}
+    ends = yield from _known_offsets(session, wanted, _LATEST)
+    first: dict[TopicPartition, int] = {}
+    if starts:
+        first = yield from _known_offsets(session, wanted, _EARLIEST)
+    return {group: _lags(committed[group], owners.get(group, {}), ends, first) for group in groups}
 
 
 def _lags(
     committed: dict[TopicPartition, CommittedOffset],
     owners: dict[TopicPartition, MemberDescription],
     ends: dict[TopicPartition, int],
+    starts: dict[TopicPartition, int],
 ) -> list[PartitionLag]:
     lags = []
     for where in sorted({*committed, *owners}):
@@ -69,34 +74,35 @@ def _lags(
                 leader_epoch=-1 if place is None else place.leader_epoch,
                 metadata="" if place is None else place.metadata,
                 member=owners.get(where),
+                start=starts.get(where),
             )
         )
     return lags
 
 
-def end_offsets(
-    session: Session, partitions: Collection[TopicPartition]
+def _known_offsets(
+    session: Session, partitions: Collection[TopicPartition], timestamp: int
 ) -> Flow[dict[TopicPartition, int]]:
-    """Where these partitions end; those that nobody can tell of are left out."""
-    ends: dict[TopicPartition, int] = {}
+    """Where these partitions end, or start; those that nobody can tell of are left out."""
+    found: dict[TopicPartition, int] = {}
     for attempt in range(_ATTEMPTS):
-        missing = [each for each in partitions if each not in ends]
+        missing = [each for each in partitions if each not in found]
         if not missing:
             break
         if attempt:
             yield Pause(session.backoff.delay_ms(attempt))
         leaders = yield from _leaders(session, missing)
         answers: list[Message | HeadraceError] = yield AskMany(
-            [_ask_ends(session, node, each) for node, each in leaders.items()]
+            [_ask_offsets(session, node, each, timestamp) for node, each in leaders.items()]
         )
         for answer, asked in zip(answers, leaders.values(), strict=True):
             if isinstance(answer, HeadraceError):
                 session.cluster.forget({each.topic for each in asked})
             else:
-                ends.update(_read_ends(session, answer))
-        if len(ends) == len(set(partitions)) or not leaders:
+                found.update(_read_offsets(session, answer))
+        if len(found) == len(set(partitions)) or not leaders:
             break
-    return ends
+    return found
 
 
 def _leaders(
@@ -117,12 +123,14 @@ def _leaders(
     return leaders
 
 
-def _ask_ends(session: Session, node: NodeId, partitions: Collection[TopicPartition]) -> Ask:
+def _ask_offsets(
+    session: Session, node: NodeId, partitions: Collection[TopicPartition], timestamp: int
+) -> Ask:
     topics = [
         ListOffsetsTopic(
             name=topic,
             partitions=[
-                ListOffsetsPartition(partition_index=number, timestamp=_LATEST)
+                ListOffsetsPartition(partition_index=number, timestamp=timestamp)
                 for number in numbers
             ],
         )
@@ -133,13 +141,13 @@ def _ask_ends(session: Session, node: NodeId, partitions: Collection[TopicPartit
     return Ask(node, request, ListOffsetsResponse, limit, version_min=1)
 
 
-def _read_ends(session: Session, answer: Message) -> dict[TopicPartition, int]:
+def _read_offsets(session: Session, answer: Message) -> dict[TopicPartition, int]:
     assert isinstance(answer, ListOffsetsResponse)
-    ends: dict[TopicPartition, int] = {}
+    found: dict[TopicPartition, int] = {}
     for topic in answer.topics:
         for part in topic.partitions:
             if part.error_code:
                 session.cluster.forget([topic.name])
             else:
-                ends[TopicPartition(topic.name, part.partition_index)] = part.offset
-    return ends
+                found[TopicPartition(topic.name, part.partition_index)] = part.offset
+    return found

@@ -90,7 +90,7 @@ class PartitionLag:
     """How far a group is behind on one partition.
 
     `committed` and `lag` are None where nothing is committed; `end` is None when the partition
-    is gone or its leader did not say.
+    is gone or its leader did not say, `start` also where it was not asked for.
     """
 
     partition: TopicPartition
@@ -100,6 +100,14 @@ class PartitionLag:
     leader_epoch: int = -1
     metadata: str = ""
     member: MemberDescription | None = None
+    start: int | None = None
+
+    @property
+    def deleted(self) -> int:
+        """Offsets that the group has not read and nobody can read any more: below the log start."""
+        if self.committed is None or self.start is None:
+            return 0
+        return max(self.start - self.committed, 0)
 
 
 @dataclass(frozen=True, slots=True)

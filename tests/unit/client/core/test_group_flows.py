@@ -299,6 +299,15 @@ def test_the_lag_of_several_groups_takes_one_request_per_broker_and_kind() -> No
     assert brokers.nodes(ListOffsetsRequest) == [0]
 
 
+def test_a_commit_below_the_log_start_tells_how_much_was_deleted_unread() -> None:
+    brokers = Brokers()
+    brokers.offsets = {"a": {0: START - 2, 1: START + 1}}
+    lags = brokers.run(group_lags(brokers.session, ["a"], members=False, starts=True))["a"]
+    assert [(each.start, each.deleted) for each in lags] == [(START, 2), (START, 0)]
+    (unasked, _) = brokers.run(group_lags(brokers.session, ["a"], members=False))["a"]
+    assert (unasked.start, unasked.deleted) == (None, 0)
+
+
 def test_ends_that_nobody_can_tell_leave_the_lag_unknown_and_hold_up_nobody() -> None:
     brokers = Brokers()
     brokers.offsets = {"a": {0: 20, 7: 1}}
