@@ -10,10 +10,10 @@ WORKERS ?= 2
 SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo test test-versions test-long check format fuzz bench bench-spark bench-short docs lock wheel clean
+.PHONY: help setup tools demo test test-versions test-long test-rest-proxy check format fuzz bench bench-spark bench-short docs lock wheel clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
 
 setup: $(VENV)/.package  ## build .venv, from which .venv/bin/headrace runs
 
@@ -57,6 +57,14 @@ test-versions: tools  ## the test suite on every Python from 3.11 on that is the
 
 test-long: setup tools  ## the long forms: more rounds, more seeds, more data
 	HEADRACE_TEST_LONG=1 $(BIN)/python -m pytest -m "long or not long" --timeout 3600
+
+# A checkout of github.com/Aiven-Open/karapace, and where the environment of its tests is to be.
+KARAPACE ?=
+KARAPACE_VENV ?= $(KARAPACE)/.venv
+
+test-rest-proxy: setup  ## Karapace's REST tests, from a checkout KARAPACE=..., against the HTTP door
+	@test -n "$(KARAPACE)" || { echo "set KARAPACE= to a checkout of Karapace" >&2; exit 1; }
+	$(BIN)/python -m scripts.rest_proxy "$(KARAPACE)" --environment "$(KARAPACE_VENV)"
 
 check: setup  ## format, lint, types, imports, dead code, generated pages
 	$(BIN)/ruff format --check .

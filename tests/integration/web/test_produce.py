@@ -140,6 +140,19 @@ def test_each_record_tells_of_its_failure_also_where_all_fail(
         assert failed["kafka_error"] == "MESSAGE_TOO_LARGE"
 
 
+@pytest.mark.parametrize("large", [0, 1])
+def test_a_record_that_is_too_large_fails_alone(
+    web: Web, http: httpx.Client, topic: str, large: int
+) -> None:
+    """Whatever stands before or behind it in its partition."""
+    records = [{"value": "small"}, {"value": "small"}]
+    records[large] = {"value": "x" * 1_048_570}
+    outcomes = post(http, f"/topics/{topic}/partitions/0", {"records": records})["offsets"]
+    assert outcomes[large]["kafka_error"] == "MESSAGE_TOO_LARGE"
+    assert outcomes[1 - large]["offset"] == 0
+    assert [record["value"] for record in web.records(topic)] == ["small"]
+
+
 @pytest.mark.parametrize("text", ["Zg", "Zg==", "Zg=", "Zg==\r\n"])
 def test_base64_may_lack_padding_and_have_line_breaks(
     web: Web, http: httpx.Client, topic: str, text: str

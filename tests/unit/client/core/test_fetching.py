@@ -126,6 +126,25 @@ def test_records_come_in_portions_and_the_position_follows() -> None:
     assert bench.offsets() == {}
 
 
+@pytest.mark.parametrize("room", [0, 1, 3, 4, 7])
+def test_what_is_not_wanted_is_the_first_of_the_next_portion(room: int) -> None:
+    bench = Bench()
+    bench.answer(bench.plan()[0], p0=batch(0, 3) + batch(3, 3), p1=batch(0, 2))
+    asked: list[tuple[int, int]] = []
+
+    def wants(where: TopicPartition, record: Record) -> bool:
+        asked.append((where.partition, record.offset))
+        return len(asked) <= room
+
+    taken = bench.fetching.take(1000, wants)
+    found = [(where.partition, each.offset) for where in taken for each in taken[where]]
+    assert found == asked[:room]
+    assert bench.fetching.cursor(T0).position == min(room, 6)
+    rest = bench.offsets()
+    assert rest.get(0, []) == list(range(min(room, 6), 6))
+    assert rest[1] == list(range(max(0, room - 6), 2))
+
+
 def test_a_batch_that_begins_before_the_position_is_cut() -> None:
     bench = Bench(start=2)
     bench.answer(bench.plan()[0], p0=batch(0, 4))
