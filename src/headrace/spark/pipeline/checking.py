@@ -14,6 +14,7 @@ from headrace.spark import upsert
 from headrace.spark.lake import table_options as check_table
 from headrace.spark.options import source_options
 from headrace.spark.pipeline.checkpoints import refuse_lost
+from headrace.spark.pipeline.claims import refuse_others
 from headrace.spark.pipeline.compiling import connection_of, streaming_program
 from headrace.spark.pipeline.document import Findings, PipelineInvalid, Place
 from headrace.spark.pipeline.frames import (
@@ -69,6 +70,7 @@ def check_stream(spec: Spec, servers: str, findings: Findings) -> None:
     refuse_end(spec, findings)
     check_topics(spec, spec.sinks, servers, findings)
     if not findings.problems:
+        refuse_others(spec, servers, findings)
         refuse_lost(spec, servers, findings)
 
 
