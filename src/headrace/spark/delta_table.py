@@ -46,6 +46,10 @@ class WrittenByOtherQuery(HeadraceError):
     code = ErrorCode.INVALID_REQUEST
 
 
+class RowsOfOthers(WrittenByOtherQuery):
+    """A query that replaces a table's rows meets rows that no query has written."""
+
+
 class TableUnreadable(HeadraceError):
     """What lies at a table's path is no directory, or its log is damaged."""
 
@@ -221,13 +225,15 @@ _OLDER: Final = (
 class QueryBatch:
     """A batch of a streaming query, which a table takes once.
 
-    `offsets` stands for how far it reads (see `offsets_mark`), empty where nobody can tell.
+    `offsets` stands for how far it reads (see `offsets_mark`), empty where nobody can tell;
+    `replaces` that it takes all rows out that are there.
     """
 
     query: str
     batch: int
     follows_others: bool = False
     offsets: str = ""
+    replaces: bool = False
 
     def is_in(self, table: Any) -> bool:
         """Whether the table has it; refuses strangers, and checkpoints older than the table."""
@@ -235,6 +241,8 @@ class QueryBatch:
         if done is None:
             if not self.follows_others:
                 _refuse_strangers(table, self.query)
+                if self.replaces:
+                    _refuse_to_replace(table)
             return False
         if done > self.batch:
             raise CheckpointOlderThanTable(
@@ -314,6 +322,14 @@ def offsets_mark(checkpoint: str | None, batch: int) -> str:
     except (OSError, UnicodeDecodeError):
         return ""
     return hashlib.sha256("\n".join(ends).encode()).hexdigest()[:16] if ends else ""
+
+
+def _refuse_to_replace(table: Any) -> None:
+    if table.transaction_version(_QUERIES_MARK) is None and table.file_uris():
+        raise RowsOfOthers(
+            "the table has rows that no query has written, and mode complete would replace all of "
+            "them: choose another path, or set otherQueries=append if they may go"
+        )
 
 
 def _refuse_strangers(table: Any, query: str) -> None:

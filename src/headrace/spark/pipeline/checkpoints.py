@@ -1,6 +1,7 @@
 """What a checkpoint tells about a query's past, and what its sink tells when it is gone."""
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from headrace.client import TopicPartition
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.spark.delta_table import (
     QueryBatch,
+    RowsOfOthers,
     TableUnreadable,
     WrittenByOtherQuery,
     local_path,
@@ -124,6 +126,10 @@ def refuse_lost(spec: Spec, servers: str, findings: Findings) -> None:
         except TableUnreadable as error:
             findings.add(sink.place, str(error))
             continue
+        damage = _damage(checkpoint)
+        if damage is not None:
+            findings.add(sink.place, damage)
+            continue
         if has_past(checkpoint):
             continue
         said = None
@@ -141,7 +147,12 @@ def _table_past(target: Delta, table: Any) -> str | None:
         return None
     try:
         if table is not None:
-            QueryBatch("", 0).is_in(table)
+            QueryBatch("", 0, replaces=target.mode == "complete").is_in(table)
+    except RowsOfOthers:
+        return (
+            f"the table {target.path} has rows that no query has written, and mode complete would "
+            "replace all of them: choose another path, or set other_queries: append if they may go"
+        )
     except WrittenByOtherQuery:
         return (
             f"the table {target.path} has rows of an earlier query: if the checkpoint was lost, "
@@ -153,13 +164,48 @@ def _table_past(target: Delta, table: Any) -> str | None:
 
 def _files_past(target: Parquet) -> str | None:
     directory = local(target.path)
-    if directory is None or not _numbers(directory / FILE_SINK_LOG):
+    if directory is None:
         return None
+    if not _numbers(directory / FILE_SINK_LOG):
+        found = _first_file(directory)
+        if found is None:
+            return None
+        return (
+            f"{found} is there, which this pipeline has not written: readers heed the list of its "
+            "own files, and would no longer see any other. Choose an empty directory"
+        )
     return (
         f"{target.path}/{FILE_SINK_LOG} has batches of an earlier query: Spark would take the "
         "first batches of a new one for those and leave their rows out, and those of an older "
         "copy too. Bring the checkpoint back as it was last, or choose another path"
     )
+
+
+def _first_file(directory: Path) -> Path | None:
+    """A file that a reader of the directory sees."""
+    if directory.is_file():
+        return directory
+    for root, names, files in os.walk(directory):
+        names[:] = [each for each in names if not each.startswith(("_", "."))]
+        for name in files:
+            if not name.startswith(("_", ".")):
+                return Path(root, name)
+    return None
+
+
+def _damage(checkpoint: str) -> str | None:
+    """What keeps Spark from taking a query for the one that was here before."""
+    directory = local(checkpoint)
+    if directory is None or not (directory / "metadata").exists():
+        return None
+    try:
+        json.loads((directory / "metadata").read_text())
+    except (OSError, ValueError) as error:
+        return (
+            f"{directory / 'metadata'} is damaged ({error}): bring the checkpoint back as it was "
+            "last, or remove it if nothing was written yet"
+        )
+    return None
 
 
 def _group_past(spec: Spec, sink: Sink, servers: str) -> str | None:
