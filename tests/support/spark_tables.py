@@ -68,12 +68,15 @@ def rows(
 class StreamOfBatches:
     """What Spark does with a stream writer: made anew for each batch, shipped, committed."""
 
-    def __init__(self, path: Path, query: str = QUERY, **options: str) -> None:
+    def __init__(
+        self, path: Path, query: str = QUERY, *, overwrite: bool = False, **options: str
+    ) -> None:
         self._options = {"path": str(path), **options}
+        self._overwrite = overwrite
         self.query = query
 
     def writer(self) -> StreamTableWriter:
-        return StreamTableWriter(table_options(self._options, ARCHIVE, overwrite=False))
+        return StreamTableWriter(table_options(self._options, ARCHIVE, overwrite=self._overwrite))
 
     def task(
         self, writer: StreamTableWriter, batch: int, given: list[pa.RecordBatch], **place: int

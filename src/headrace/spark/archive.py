@@ -7,6 +7,7 @@ compaction ran, so a gap is something to look at, not always a loss.
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from headrace.client import ClientSettings, ProducerSettings
-from headrace.core.errors import InvalidConfig
+from headrace.core.errors import ErrorCode, HeadraceError, InvalidConfig
 from headrace.spark import delta_table
 from headrace.spark.delivery import Delivery, DeliveryOptions
 from headrace.spark.encode import Ints
@@ -48,14 +50,38 @@ class PartitionFindings:
 Runs = list[tuple[int, int]]
 
 
+class ArchiveDamaged(HeadraceError):
+    """Files that cannot be read; `findings` is what the others hold, where that was looked at."""
+
+    code = ErrorCode.INVALID_RECORD
+
+    def __init__(self, files: Sequence[str], findings: Sequence[PartitionFindings] = ()) -> None:
+        super().__init__("\n".join(files))
+        self.files = tuple(files)
+        self.findings = tuple(findings)
+
+
 def verify(path: Path) -> list[PartitionFindings]:
-    """Look for offsets that are missing between others or are there more than once."""
+    """Look for offsets that are missing between others or are there more than once.
+
+    Raises ArchiveDamaged where files cannot be read, once all the others have been.
+    """
     found: dict[tuple[str, int], tuple[int, Runs]] = {}
-    for piece in _Archive(path).pieces():
-        for key, offsets in _places(piece.to_batches(_PLACE)):
+    archive = _Archive(path)
+    damaged = list(archive.damaged)
+    for piece in archive.pieces():
+        try:
+            places = list(_places(piece.to_batches(_PLACE)))
+        except ArchiveDamaged as error:
+            damaged += error.files
+            continue
+        for key, offsets in places:
             rows, runs = found.get(key, (0, []))
             found[key] = rows + len(offsets), runs + _runs(np.sort(offsets))
-    return [_judge(*key, *found[key]) for key in sorted(found)]
+    findings = [_judge(*key, *found[key]) for key in sorted(found)]
+    if damaged:
+        raise ArchiveDamaged(damaged, findings)
+    return findings
 
 
 def _runs(offsets: Ints) -> Runs:
@@ -87,6 +113,8 @@ def replay(path: Path, client: ClientSettings, *, to: str, topic: str | None, by
     Keys, values, headers and times are kept, and partitions too unless `by_key` is set.
     """
     archive = _Archive(path)
+    if archive.damaged:
+        raise ArchiveDamaged(archive.damaged)
     chosen, places = _chosen(archive, topic)
     columns = tuple(
         name
@@ -168,10 +196,23 @@ class _Piece:
         self._fragment, self._schema = fragment, schema
 
     def to_batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield from self._fragment.to_batches(schema=self._schema, columns=list(names))
+        with self._read():
+            yield from self._fragment.to_batches(schema=self._schema, columns=list(names))
 
     def to_table(self, names: Sequence[str], wanted: Any) -> pa.Table:
-        return self._fragment.to_table(schema=self._schema, columns=list(names), filter=wanted)
+        with self._read():
+            return self._fragment.to_table(schema=self._schema, columns=list(names), filter=wanted)
+
+    @contextmanager
+    def _read(self) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            raise ArchiveDamaged([_unreadable(self._fragment.path, error)]) from error
+
+
+def _unreadable(path: object, error: Exception) -> str:
+    return f"{path} cannot be read: {str(error).splitlines()[0]}"
 
 
 class _Archive:
@@ -179,7 +220,7 @@ class _Archive:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._dataset = _dataset(path.resolve())
+        self._dataset, self.damaged = _dataset(path.resolve())
         self.names: list[str] = self._dataset.schema.names
         self.require(*_PLACE)
 
@@ -211,16 +252,31 @@ _BYTES: Final = (
 )
 
 
-def _dataset(path: Path) -> Any:
+def _dataset(path: Path) -> tuple[Any, list[str]]:
+    """The files that count as a dataset, and which of them cannot even be opened."""
     if (path / "_delta_log").is_dir():
-        return delta_table.dataset(str(path))
+        return delta_table.dataset(str(path)), []
     log = path / "_spark_metadata"
     files = _finished(path, log) if log.is_dir() else _visible(path)
     if not files:
         raise InvalidConfig(f"{path} is neither a Delta table nor a directory of Parquet files")
+    damaged = {each: said for each in files if (said := _broken(each)) is not None}
+    files = [each for each in files if each not in damaged]
+    if not files:
+        raise ArchiveDamaged(list(damaged.values()))
     keys = [part.split("=")[0] for part in files[0].relative_to(path).parts[:-1] if "=" in part]
     by = ds.partitioning(pa.schema([(key, pa.string()) for key in keys]), flavor="hive")
-    return ds.dataset([str(each) for each in files], partitioning=by, partition_base_dir=str(path))
+    names = [str(each) for each in files]
+    found = ds.dataset(names, partitioning=by, partition_base_dir=str(path))
+    return found, list(damaged.values())
+
+
+def _broken(path: Path) -> str | None:
+    try:
+        pq.read_metadata(path)
+    except (pa.ArrowException, OSError) as error:
+        return _unreadable(path, error)
+    return None
 
 
 def _visible(path: Path) -> list[Path]:

@@ -9,8 +9,10 @@ written.
 
 import hashlib
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -30,6 +32,8 @@ _BATCH_KEY: Final = "headrace.batch"
 _RANGE_KEY: Final = "headrace.range"
 _ONCE_KEY: Final = "headrace.once"
 _RECENT_COMMITS: Final = 50
+_COLOURS: Final = re.compile(r"\x1b\[\d*m")
+_TRACE: Final = re.compile(r"\s*0: ")
 # Kept by a table for ever, unlike the history that its log tells.
 _QUERIES_MARK: Final = "headrace.queries"
 # A write that shall happen once has a name of its own, and this one version.
@@ -38,6 +42,16 @@ _ONCE_VERSION: Final = 0
 
 class WrittenByOtherQuery(HeadraceError):
     """A query without a past meets a table that has one: its checkpoint may have been lost."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
+class RowsOfOthers(WrittenByOtherQuery):
+    """A query that replaces a table's rows meets rows that no query has written."""
+
+
+class TableUnreadable(HeadraceError):
+    """What lies at a table's path is no directory, or its log is damaged."""
 
     code = ErrorCode.INVALID_REQUEST
 
@@ -88,7 +102,13 @@ def may_follow_others(options: Mapping[str, str]) -> bool:
 def open_table(path: str) -> Any:
     """The table at a path, or None where there is none yet."""
     deltalake = _deltalake()
-    return deltalake.DeltaTable(path) if deltalake.DeltaTable.is_deltatable(path) else None
+    try:
+        return deltalake.DeltaTable(path) if deltalake.DeltaTable.is_deltatable(path) else None
+    except (OSError, deltalake.exceptions.DeltaError) as error:
+        # In one line: its own has a cause in each, with colours, and may end by a trace.
+        lines = takewhile(lambda line: not _TRACE.match(line), str(error).splitlines())
+        said = " ".join(_COLOURS.sub("", " ".join(lines)).replace("↳", ":").split())
+        raise TableUnreadable(f"the table {path} cannot be read: {said}") from error
 
 
 def dataset(path: str) -> Any:
@@ -100,7 +120,7 @@ def dataset(path: str) -> Any:
     exception" and exit code 134, after all has been read and printed.
     """
     files = SubTreeFileSystem(path, LocalFileSystem())
-    return _deltalake().DeltaTable(path).to_pyarrow_dataset(filesystem=files)
+    return open_table(path).to_pyarrow_dataset(filesystem=files)
 
 
 def require_plain(table: Any, path: str) -> None:
@@ -205,13 +225,15 @@ _OLDER: Final = (
 class QueryBatch:
     """A batch of a streaming query, which a table takes once.
 
-    `offsets` stands for how far it reads (see `offsets_mark`), empty where nobody can tell.
+    `offsets` stands for how far it reads (see `offsets_mark`), empty where nobody can tell;
+    `replaces` that it takes all rows out that are there.
     """
 
     query: str
     batch: int
     follows_others: bool = False
     offsets: str = ""
+    replaces: bool = False
 
     def is_in(self, table: Any) -> bool:
         """Whether the table has it; refuses strangers, and checkpoints older than the table."""
@@ -219,6 +241,8 @@ class QueryBatch:
         if done is None:
             if not self.follows_others:
                 _refuse_strangers(table, self.query)
+                if self.replaces:
+                    _refuse_to_replace(table)
             return False
         if done > self.batch:
             raise CheckpointOlderThanTable(
@@ -298,6 +322,14 @@ def offsets_mark(checkpoint: str | None, batch: int) -> str:
     except (OSError, UnicodeDecodeError):
         return ""
     return hashlib.sha256("\n".join(ends).encode()).hexdigest()[:16] if ends else ""
+
+
+def _refuse_to_replace(table: Any) -> None:
+    if table.transaction_version(_QUERIES_MARK) is None and table.file_uris():
+        raise RowsOfOthers(
+            "the table has rows that no query has written, and mode complete would replace all of "
+            "them: choose another path, or set otherQueries=append if they may go"
+        )
 
 
 def _refuse_strangers(table: Any, query: str) -> None:

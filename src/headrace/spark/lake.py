@@ -183,7 +183,9 @@ class _Writer:
         if batch is None or not staged:
             return PlainWrite(options.once_as)
         offsets = offsets_mark(options.checkpoint, batch)
-        return QueryBatch(staged[0].query, batch, options.may_follow_others, offsets)
+        return QueryBatch(
+            staged[0].query, batch, options.may_follow_others, offsets, replaces=options.overwrite
+        )
 
     def _commit(self, table: Any, files: Sequence[StagedFile], write: Write) -> None:
         from deltalake.transaction import AddAction, create_table_with_add_actions

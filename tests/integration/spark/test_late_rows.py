@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -274,6 +275,20 @@ def test_late_rows_are_told_and_more_than_allowed_is_exit_code_4(
         assert code == 4
         assert f"100 of 100 rows came too late (100.0 %); {said}" in err
         assert ROWS - counted_rows(written) == lost
+
+
+def test_late_rows_are_told_though_the_query_fails(
+    command: Command, client: Client, topic: str, written: Written
+) -> None:
+    written.step(filter="id < 9000 OR raise_error('no luck') IS NULL")
+    written.step(**window(size="1 minute")).table()
+    ended = [*events(ROWS)[: 2 * BATCH_ROWS], *events(BATCH_ROWS, seed=8)]
+    send(client, topic, [*ended, event(9999, END)])
+    code, _, err = command("run", str(written.save()), "--once", "--quiet")
+    assert code == 1
+    assert "no luck" in err
+    [late] = re.findall(r"headrace: (\d+) of 900 rows came too late", err)
+    assert int(late) > ROWS // 20
 
 
 CUT = """

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from headrace.cli.main import main
 from headrace.client import Client, TopicPartition
@@ -13,6 +17,7 @@ from headrace.spark import session
 from headrace.testing import Broker
 from tests.integration.spark.conftest import TopicMaker
 from tests.support.pipelines import Written
+from tests.support.spark_readers import send
 
 Command = Callable[..., tuple[int, str]]
 
@@ -67,6 +72,30 @@ def test_topics_that_do_not_exist_are_told_by_line_and_not_made(
     }
 
 
+@pytest.mark.parametrize("read", ["topics", "pattern", "assign"])
+def test_a_partition_that_its_broker_cannot_open_is_told_at_once(
+    read: str, command: Command, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    with Broker(data_dir=data) as broker:
+        broker.create_topic("halves", partitions=2)
+        with Client(broker.bootstrap_servers) as client:
+            send(client, "halves", [b"{}"], partition=1)
+    shutil.rmtree(data / "halves-1")
+    (data / "halves-1").write_text("no directory")
+    chosen = {"topics": ["halves"], "pattern": "halv.*", "assign": {"halves": [0, 1]}}[read]
+    with Broker(data_dir=data) as broker:
+        written = Written(tmp_path, broker.bootstrap_servers, "halves").table()
+        del written.source["topics"]
+        written.source[read] = chosen
+        for name in ("run", "backfill"):
+            code, said = command(name, str(written.save()))
+            assert (code, "halves-1 is offline: the broker cannot open" in said) == (1, True)
+        del written.source[read]
+        written.source["assign"] = {"halves": [0]}
+        written.load().require_startable()  # who reads the other is not concerned
+
+
 def test_a_backfill_looks_only_at_the_sinks_that_it_fills(written: Written) -> None:
     written.sink(topic={"name": "no-such-sink"}).load().require_fillable(sinks=["table"])
 
@@ -108,3 +137,48 @@ def test_a_lost_checkpoint_is_told_with_all_offsets_to_go_on_from(
     code, said = command("run", str(written.save()))
     assert code == 1
     assert f"`from: {{offsets: {{{topic}: {{0: 5, 1: 0, 2: 7}}}}}}`" in said
+
+
+def everything_in(directory: Path) -> dict[str, bytes]:
+    files = (each for each in directory.rglob("*") if each.is_file())
+    return {str(each.relative_to(directory)): each.read_bytes() for each in files}
+
+
+@pytest.mark.parametrize("kind", ["complete", "parquet", "parquet-file", "no-table"])
+def test_what_was_there_before_a_pipeline_is_neither_replaced_nor_hidden(
+    kind: str, command: Command, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    written = Written(tmp_path / "pipeline", broker.bootstrap_servers, topic)
+    written.directory.mkdir()
+    window = {"window": {"time": "at", "size": "1 minute", "agg": {"n": "count(*)"}}}
+    if kind == "complete":
+        write_deltalake(mine, pa.table({"precious": [1, 2, 3]}))
+        written.sink(delta={"path": str(mine), "mode": "complete"}, steps=[window])
+        expected = "has rows that no query has written, and mode complete would replace all"
+    elif kind == "parquet":
+        (mine / "day=1").mkdir(parents=True)
+        pq.write_table(pa.table({"precious": [1]}), mine / "day=1" / "a.parquet")
+        written.sink(parquet={"path": str(mine)})
+        expected = f"{mine}/day=1/a.parquet is there, which this pipeline has not written"
+    else:
+        mine.write_text("precious")
+        name = "parquet" if kind == "parquet-file" else "delta"
+        written.sink(**{name: {"path": str(mine)}})
+        expected = "which this pipeline has not" if name == "parquet" else "cannot be read"
+    before = everything_in(tmp_path)
+    code, said = command("run", str(written.save()), "--once")
+    assert (code, expected in said) == (1, True)
+    written.save().unlink()
+    assert everything_in(tmp_path) == before
+
+
+def test_a_checkpoint_that_was_cut_short_at_its_start_is_told(
+    command: Command, written: Written
+) -> None:
+    """As a power cut may leave it; Spark tells of its parser alone."""
+    checkpoint = written.directory / "checkpoint" / "table"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "metadata").touch()
+    code, said = command("run", str(written.save()))
+    assert (code, f"{checkpoint}/metadata is damaged" in said) == (1, True)

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from headrace.cli.main import main
 from headrace.client import Client
+from headrace.spark.pipeline.running import Run
 from headrace.testing import Broker
 from tests.support.pipelines import Written, clicks
 from tests.support.spark_readers import send
@@ -213,23 +214,70 @@ def test_a_session_that_does_not_start_is_told(
     assert (code, err) == (1, "headrace: Spark did not start: java.lang.Odd: no master\n")
 
 
+def test_a_session_with_a_wrong_setting_is_told_at_its_line(
+    command: Command, written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a session is there, and fails at whatever it is asked first."""
+
+    class Wrong:
+        def __getattr__(self, name: str) -> object:
+            if name == "stop":
+                return lambda: None
+            raise RuntimeError("spark.sql.shuffle.partitions should be int, but was many")
+
+    monkeypatch.setattr("headrace.spark.session.session", lambda *_, **__: Wrong())
+    written.document["settings"] = {"spark.sql.shuffle.partitions": "many"}
+    path = written.save()
+    code, _, err = command("run", str(path), "--once")
+    line = path.read_text().splitlines().index("  spark.sql.shuffle.partitions: many") + 1
+    assert (code, f"{path}:{line}:3: settings: spark.sql" in err) == (1, True)
+
+
+def test_a_stop_that_ends_spark_too_is_no_failure(
+    command: Command, client: Client, topic: str, written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when all processes of a service get the signal: Spark is gone when it is to stop."""
+    send(client, topic, clicks(range(3)))
+    stop = Run.stop
+
+    def too_late(self: Run, patience: float = 0) -> None:
+        stop(self, patience)
+        raise ConnectionRefusedError("Connection refused")
+
+    def ask(*_: object, **__: object) -> bool:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return False
+
+    monkeypatch.setattr(Run, "stop", too_late)
+    monkeypatch.setattr(Run, "wait", ask)
+    code, _, err = command("run", str(written.save()), "--quiet")
+    assert code == 0
+    assert "headrace: stopped; Spark had ended before" in err
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("to_all", [False, True], ids=["to-one", "to-its-group"])
 def test_a_pipeline_in_a_process_of_its_own_ends_cleanly_on_sigterm(
-    client: Client, topic: str, written: Written
+    client: Client, topic: str, written: Written, to_all: bool
 ) -> None:
-    """The whole way: command line, session, signal; the next run has nothing to do again."""
+    """The whole way: command line, session, signal; the next run has nothing to do again.
+
+    Service managers send the signal to all processes of a service, Spark's included.
+    """
     send(client, topic, clicks(range(3)))
     command_line = [sys.executable, "-m", "headrace", "pipeline", "run", str(written.save())]
     settings = ["--master", "local[2]", "--set", "spark.driver.memory=1g", "--set", QUICK]
     said = ""
-    with subprocess.Popen([*command_line, *settings], stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*command_line, *settings], stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         assert process.stderr is not None
         try:
             for line in process.stderr:
                 said += line
                 if "; 3 rows" in line:
-                    process.send_signal(signal.SIGTERM)
+                    (os.killpg if to_all else os.kill)(process.pid, signal.SIGTERM)
             assert process.wait(STOPPED_SECONDS) == 0, said
         finally:
             process.kill()

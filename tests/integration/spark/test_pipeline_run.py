@@ -67,6 +67,31 @@ def test_a_pipeline_goes_on_where_its_checkpoint_ends(
     assert [each.lag for each in client.admin.group_lag(f"{topic}-group")] == [0]
 
 
+def test_a_checkpoint_of_another_pipeline_is_refused_and_stays_as_it_was(
+    spark: SparkSession,
+    client: Client,
+    topic: str,
+    make_topic: TopicMaker,
+    broker: Broker,
+    written: Written,
+) -> None:
+    """A file that was copied, and its checkpoint forgotten: by its name, or by its topics."""
+    send(client, topic, clicks(range(4)))
+    written.table().run(spark)
+    copy = Written(written.directory, broker.bootstrap_servers, make_topic()).table("other")
+    copy.document["sinks"][0]["name"] = "table"
+    mark = written.directory / "checkpoint" / "table" / "headrace.json"
+    for said in ("is that of the query clicks-table, and this is", "is of a query that reads"):
+        copy.document["name"] = "copied"
+        with pytest.raises(PipelineInvalid, match=said):
+            copy.load().start(spark, once=True)
+        mark.unlink(missing_ok=True)  # as a checkpoint of before has none
+    send(client, topic, clicks([4]))
+    written.run(spark)
+    assert mark.exists()
+    assert sorted(row["id"] for row in written.rows()) == [0, 1, 2, 3, 4]
+
+
 def test_bad_records_are_rows_with_a_reason_unless_a_topic_is_named(
     spark: SparkSession, client: Client, topic: str, written: Written
 ) -> None:

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.cli.main import main
+from headrace.client import ClientSettings
 from headrace.core.errors import InvalidConfig
-from headrace.spark.archive import _judge, _runs, verify
+from headrace.spark.archive import ArchiveDamaged, _judge, _runs, replay, verify
 from headrace.spark.encode import Ints
 from tests.support.spark_tables import StreamOfBatches, rows
 
@@ -35,6 +37,34 @@ def test_gaps_and_doubles_are_found(tmp_path: Path) -> None:
     assert found.gaps == [(2, 4), (8, 9)]
     assert found.duplicates == 1
     assert not found.is_whole
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+@pytest.mark.parametrize("first", [True, False], ids=["first", "last"])
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_looked_at(
+    tmp_path: Path, kind: str, first: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if kind == "delta":
+        stream = StreamOfBatches(tmp_path)
+        stream.run(0, [rows(range(3))])
+        stream.run(1, [rows(range(3, 5))])
+    else:
+        for name, offsets in (("a", range(3)), ("b", range(3, 5))):
+            pq.write_table(pa.Table.from_batches([rows(offsets)]), tmp_path / f"{name}.parquet")
+    by_rows = sorted(tmp_path.glob("*.parquet"), key=lambda each: pq.read_metadata(each).num_rows)
+    broken = by_rows[-1] if first else by_rows[0]
+    broken.write_bytes(b"no parquet")
+    with pytest.raises(ArchiveDamaged, match=rf"{broken.name} cannot be read: ") as raised:
+        verify(tmp_path)
+    assert [each.rows for each in raised.value.findings] == [2 if first else 3]
+    nobody = ClientSettings("127.0.0.1:1")
+    with pytest.raises(ArchiveDamaged, match=broken.name):  # before anything is sent
+        replay(tmp_path, nobody, to="clicks", topic=None, by_key=False)
+    with pytest.raises(SystemExit) as ended:
+        main(["archive", "verify", str(tmp_path), "-o", "json"])
+    said = capsys.readouterr()
+    assert (ended.value.code, json.loads(said.out)[0]["rows"]) == (1, 2 if first else 3)
+    assert "cannot be read" in said.err
 
 
 @given(st.lists(st.lists(st.integers(0, 40), min_size=1), min_size=1))

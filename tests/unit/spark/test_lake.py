@@ -21,6 +21,7 @@ from headrace.spark import delta_table, lake, table_files
 from headrace.spark.delta_table import (
     CheckpointOlderThanTable,
     QueryBatch,
+    RowsOfOthers,
     WrittenByOtherQuery,
 )
 from headrace.spark.lake import (
@@ -296,6 +297,19 @@ def test_a_query_without_a_past_does_not_write_after_another(table: Path) -> Non
     with pytest.raises(WrittenByOtherQuery, match=r"was written by query .* checkpoint was lost"):
         StreamOfBatches(table, OTHER_QUERY).run(0, [rows(range(5))])
     assert offsets_of(table) == list(range(5))
+
+
+def test_a_query_that_replaces_rows_leaves_those_alone_that_no_query_has_written(
+    table: Path,
+) -> None:
+    write_deltalake(table, pa.table({"mine": [1, 2]}))
+    with pytest.raises(RowsOfOthers, match="mode complete would replace all of them"):
+        StreamOfBatches(table, overwrite=True).run(0, [rows(range(5))])
+    assert DeltaTable(table).to_pyarrow_table().column("mine").to_pylist() == [1, 2]
+    StreamOfBatches(table, overwrite=True, otherQueries="append").run(0, [rows(range(5))])
+    for batch in (1, 2):
+        StreamOfBatches(table, overwrite=True).run(batch, [rows(range(batch))])
+    assert offsets_of(table) == [0, 1]
 
 
 def test_that_a_query_wrote_the_table_is_known_however_much_came_after_it(table: Path) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from headrace.core.errors import InvalidConfig
 from headrace.spark.archive import verify
-from headrace.spark.delta_table import dataset
+from headrace.spark.delta_table import TableUnreadable, dataset, open_table
 from headrace.spark.format import HeadraceFormat
 from headrace.spark.table_source import Files, TableReader
 from tests.support.spark_tables import StreamOfBatches, rows
@@ -127,3 +127,19 @@ def test_twenty_processes_that_read_a_table_end_as_they_should(tmp_path: Path) -
         for _ in range(20)
     ]
     assert {(each.returncode, each.stdout) for each in ends} == {(0, b"5000\n")}
+
+
+def test_what_is_no_table_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    log = tmp_path / "cut" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020d}.json").write_text("{")
+    for name in ("file", "cut"):
+        with pytest.raises(
+            TableUnreadable, match=rf"^the table .*{name} cannot be read: .+"
+        ) as told:
+            open_table(str(tmp_path / name))
+        assert "\n" not in str(told.value)
+        assert "\x1b" not in str(told.value)
+    assert (tmp_path / "file").read_text() == "mine"
+    assert open_table(str(tmp_path / "nowhere")) is None

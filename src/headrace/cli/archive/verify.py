@@ -1,6 +1,7 @@
 """`headrace archive verify PATH`: does an archive have every offset, each once?"""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,15 +25,28 @@ def verify(
     path: Annotated[Path, typer.Argument(help="A Delta table or a directory of Parquet files.")],
     output: Output = "table",
 ) -> None:
-    """Look for offsets that are missing or there twice; exit 1 if there are any.
+    """Look for offsets that are missing or there twice, and for files that cannot be read; exit 1
+    if there are any.
 
     Transactions and compaction leave gaps in a topic itself: such an archive has them too.
     """
     as_json = wants_json(output)
     require_arrow()
+    from headrace.spark.archive import ArchiveDamaged
     from headrace.spark.archive import verify as look
 
-    found = look(path)
+    try:
+        found = look(path)
+    except ArchiveDamaged as error:
+        if error.findings:
+            _show(error.findings, as_json=as_json)
+        raise
+    _show(found, as_json=as_json)
+    if not all(each.is_whole for each in found):
+        sys.exit(1)
+
+
+def _show(found: "Sequence[PartitionFindings]", *, as_json: bool) -> None:
     if as_json:
         print_json([_as_json(each) for each in found])
     else:
@@ -40,8 +54,6 @@ def verify(
             ["topic", "partition", "rows", "first", "last", "duplicates", "gaps"],
             [_row(each) for each in found],
         )
-    if not all(each.is_whole for each in found):
-        sys.exit(1)
 
 
 def _as_json(found: "PartitionFindings") -> dict[str, object]:

@@ -73,16 +73,18 @@ def run(
     4 when more rows came too late than `on_late` allows.
     """
     require_spark()
+    from headrace.spark.pipeline.running import TooManyLateRows
     from headrace.spark.progress import watch
 
     pipeline = loaded(file, settings)
     pipeline.require_startable(servers)
-    with stopping() as stop:
+    with stopping() as stop, _forgiving(stop):
         spark = spark_for(pipeline, master, silent=quiet)
         try:
             stop.started()
             if stop.asked.is_set():
                 return
+            pipeline.require_settings(spark)
             watching = watch(
                 spark,
                 names=set(pipeline.query_names),
@@ -95,7 +97,13 @@ def run(
             with watching:
                 started = pipeline.start(spark, once, servers)
                 _say(f"running {', '.join(started.queries)}")
-                _until_it_ends(started, stop)
+                try:
+                    _until_it_ends(started, stop)
+                except TooManyLateRows:
+                    raise  # it says itself how many
+                except Exception:
+                    _say_late(started)
+                    raise
             _say_late(started)
         finally:
             spark.stop()
@@ -136,6 +144,22 @@ def stopping() -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _forgiving(stop: Stop) -> Iterator[None]:
+    """Who asks us to stop may have asked Spark's processes too, which end at once.
+
+    As service managers do, that send a signal to every process of a service. The batch that was
+    under way then is cut off, and whatever is asked of Spark fails.
+    """
+    try:
+        yield
+    except Exception as error:  # of ours, of Python's or of Java's side
+        # By name: the class is known only once Spark has been imported.
+        if not stop.asked.is_set() or type(error).__name__ == "TooManyLateRows":
+            raise
+        _say("stopped; Spark had ended before, and the next run does again what was cut off")
 
 
 def _until_it_ends(started: "Run", stop: Stop) -> None:

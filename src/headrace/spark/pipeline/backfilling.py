@@ -20,7 +20,7 @@ from headrace.spark.offsets import Offsets, Range, to_json
 from headrace.spark.options import source_options
 from headrace.spark.pipeline.calls import done
 from headrace.spark.pipeline.checking import check_topics
-from headrace.spark.pipeline.checkpoints import begun_at, planned_up_to
+from headrace.spark.pipeline.checkpoints import CheckpointUnreadable, begun_at, planned_up_to
 from headrace.spark.pipeline.compiling import STREAM_OPTIONS, Program, batch_program
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.filled_ranges import earlier_overlap, range_name
@@ -138,13 +138,16 @@ def check_backfill(
     findings.refuse()
     start, end = _range(spec, servers, since, until)
     held = [
-        held_by_checkpoint(spec, sink, servers, start, end) if _writes_twice(sink) else []
+        _held(spec, sink, servers, start, end, None if again else findings)
+        if _writes_twice(sink)
+        else []
         for sink in chosen
     ]
     written = [
         not again and _is_written(sink, range_name(spec.query_name(sink), start, end))
         for sink in chosen
     ]
+    findings.refuse()
     if not again:
         _refuse_overlaps(spec, chosen, start, end, findings)
         for sink, ranges, is_done in zip(chosen, held, written, strict=True):
@@ -342,6 +345,27 @@ def _writes_twice(sink: Sink) -> bool:
     return isinstance(sink.target, Topic)
 
 
+def _held(
+    spec: Spec,
+    sink: Sink,
+    servers: str,
+    start: Offsets,
+    end: Offsets,
+    findings: Findings | None,
+) -> list[Range]:
+    """What the checkpoint has; one that nobody can read is told, where there are findings."""
+    try:
+        return held_by_checkpoint(spec, sink, servers, start, end)
+    except CheckpointUnreadable as error:
+        if findings is not None:
+            findings.add(
+                sink.place,
+                f"{error}: so nobody can tell what of this range the pipeline itself has written. "
+                "Bring the checkpoint back, or write rows that may be there with `--again`",
+            )
+        return []
+
+
 def held_by_checkpoint(
     spec: Spec, sink: Sink, servers: str, start: Offsets, end: Offsets
 ) -> list[Range]:
@@ -386,7 +410,7 @@ def _refuse_letters(
     spec: Spec, servers: str, start: Offsets, end: Offsets, findings: Findings
 ) -> None:
     """Bad records go to their topic by the query of the first sink, and by every backfill."""
-    sent = held_by_checkpoint(spec, spec.sinks[0], servers, start, end)
+    sent = _held(spec, spec.sinks[0], servers, start, end, findings)
     if sent:
         findings.add(
             spec.place_of("on_bad_record"),

@@ -8,12 +8,13 @@ from typing import Final
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.client import Client, ClientSettings
+from headrace.client import Client, ClientSettings, TopicDescription, TopicPartition
 from headrace.core.errors import HeadraceError, InvalidConfig
 from headrace.spark import upsert
 from headrace.spark.lake import table_options as check_table
 from headrace.spark.options import source_options
 from headrace.spark.pipeline.checkpoints import refuse_lost
+from headrace.spark.pipeline.claims import refuse_others
 from headrace.spark.pipeline.compiling import connection_of, streaming_program
 from headrace.spark.pipeline.document import Findings, PipelineInvalid, Place
 from headrace.spark.pipeline.frames import (
@@ -52,15 +53,24 @@ def check_topics(spec: Spec, sinks: Sequence[Sink], servers: str, findings: Find
     for topic, place in _topics_beside(spec, chosen.subscription.topics):
         _require(topic, place, there, findings)
     for part in chosen.subscription.partitions:
-        if part.partition >= there.get(part.topic, 0):
+        if part.topic not in there or part.partition >= len(there[part.topic].partitions):
             findings.add(source.place_of_option("assign"), f"there is no partition {part}")
+        elif part.partition in _offline(there[part.topic]):
+            _tell_offline([part], source.place_of_option("assign"), findings)
+    if chosen.subscription.pattern is not None:
+        for name in sorted(filter(chosen.subscription.reads, there)):
+            if not there[name].is_internal:
+                _require_online(there[name], source.place, findings)
     for sink in sinks:
         if isinstance(sink.target, Topic):
             options = topic_options(sink.target, connection_of(spec, sink, servers))
             reached = there
             if options["kafka.bootstrap.servers"] != servers:
                 settings = topic_sink_options(options, ONE_TEXT).client
-                reached = _topics(settings, sink.place, findings) or {sink.target.topic: 1}
+                elsewhere = _topics(settings, sink.place, findings)
+                if elsewhere is None:
+                    continue
+                reached = elsewhere
             _require(sink.target.topic, sink.place, reached, findings)
 
 
@@ -69,11 +79,15 @@ def check_stream(spec: Spec, servers: str, findings: Findings) -> None:
     refuse_end(spec, findings)
     check_topics(spec, spec.sinks, servers, findings)
     if not findings.problems:
+        refuse_others(spec, servers, findings)
         refuse_lost(spec, servers, findings)
 
 
-def _topics(settings: ClientSettings, place: Place, findings: Findings) -> dict[str, int] | None:
-    """Topics with how many partitions they have, or None where no broker answers."""
+_Topics = Mapping[str, TopicDescription]
+
+
+def _topics(settings: ClientSettings, place: Place, findings: Findings) -> _Topics | None:
+    """Topics by their names, or None where no broker answers."""
     try:
         with Client(settings) as client:
             client.connect()
@@ -81,14 +95,37 @@ def _topics(settings: ClientSettings, place: Place, findings: Findings) -> dict[
     except HeadraceError as error:
         findings.add(place, f"no broker answers: {error}")
         return None
-    return {each.name: len(each.partitions) for each in found}
+    return {each.name: each for each in found}
 
 
-def _require(topic: str, place: Place, there: dict[str, int], findings: Findings) -> None:
+def _require(topic: str, place: Place, there: _Topics, findings: Findings) -> None:
     if topic not in there:
         findings.add(
             place, f"the topic {topic} does not exist: `headrace topic create {topic}` makes it"
         )
+    else:
+        _require_online(there[topic], place, findings)
+
+
+def _require_online(topic: TopicDescription, place: Place, findings: Findings) -> None:
+    offline = [TopicPartition(topic.name, each) for each in _offline(topic)]
+    if offline:
+        _tell_offline(offline, place, findings)
+
+
+def _offline(topic: TopicDescription) -> list[int]:
+    """Partitions whose own leader cannot open them; without a leader there may be one soon."""
+    return [each.partition for each in topic.partitions if each.leader in each.offline]
+
+
+def _tell_offline(parts: Sequence[TopicPartition], place: Place, findings: Findings) -> None:
+    """A query would ask for them for minutes, without a word, and then fail."""
+    are = "is" if len(parts) == 1 else "are"
+    findings.add(
+        place,
+        f"{', '.join(map(str, parts))} {are} offline: the broker cannot open the files, and says "
+        "in its log why; mend them and start it again",
+    )
 
 
 def _topics_beside(spec: Spec, read: tuple[str, ...]) -> Iterator[tuple[str, Place]]:

@@ -1,11 +1,21 @@
 """What a checkpoint tells about a query's past, and what its sink tells when it is gone."""
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from headrace.core.errors import HeadraceError
-from headrace.spark.delta_table import QueryBatch, WrittenByOtherQuery, local_path, open_table
+from headrace.client import TopicPartition
+from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.spark.delta_table import (
+    QueryBatch,
+    RowsOfOthers,
+    TableUnreadable,
+    WrittenByOtherQuery,
+    local_path,
+    open_table,
+)
 from headrace.spark.offsets import Offsets, offsets_from
 from headrace.spark.options import source_options
 from headrace.spark.pipeline.compiling import group_of
@@ -15,6 +25,12 @@ from headrace.spark.places import Places
 from headrace.spark.watermarks import local
 
 FILE_SINK_LOG = "_spark_metadata"
+
+
+class CheckpointUnreadable(HeadraceError):
+    """A file of a checkpoint is cut short, or not of a query that reads topics."""
+
+    code = ErrorCode.INVALID_REQUEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +52,28 @@ def last_batch(checkpoint: str) -> Batch | None:
 
 
 def planned_up_to(checkpoint: str) -> Offsets:
-    """Where the newest batch of a checkpoint ends, finished or to be done again; {} without one."""
+    """How far the batches of a checkpoint go, finished or to be done again; {} without one.
+
+    Of each partition what the newest batch says that has it: a batch planned by somebody else's
+    query, or without a topic for a while, does not undo what was written before. Raises
+    CheckpointUnreadable.
+    """
+    directory = local(checkpoint)
+    found: dict[TopicPartition, int] = {}
+    for batch in sorted([] if directory is None else _numbers(directory / "offsets")):
+        found.update(_end_of(checkpoint, batch))
+    return found
+
+
+def newest_topics(checkpoint: str) -> list[str]:
+    """The topics of the newest batch; none where that cannot be told."""
     directory = local(checkpoint)
     numbers = [] if directory is None else _numbers(directory / "offsets")
-    return _end_of(checkpoint, max(numbers)) if numbers else {}
+    try:
+        newest = _end_of(checkpoint, max(numbers)) if numbers else {}
+    except CheckpointUnreadable:
+        return []
+    return sorted({each.topic for each in newest})
 
 
 def begun_at(checkpoint: str) -> Offsets | None:
@@ -57,11 +91,12 @@ def begun_at(checkpoint: str) -> Offsets | None:
 def _end_of(checkpoint: str, batch: int) -> Offsets:
     directory = local(checkpoint)
     assert directory is not None
+    path = directory / "offsets" / str(batch)
     try:
-        told = (directory / "offsets" / str(batch)).read_text().splitlines()
+        told = path.read_text().splitlines()
         return offsets_from(json.loads(told[2]))  # after Spark's version and what it adds
-    except (OSError, ValueError, IndexError, HeadraceError):
-        return {}
+    except (OSError, ValueError, IndexError, AttributeError, HeadraceError) as error:
+        raise CheckpointUnreadable(f"{path} cannot be read: {error}") from error
 
 
 def has_past(checkpoint: str) -> bool:
@@ -84,11 +119,22 @@ def refuse_lost(spec: Spec, servers: str, findings: Findings) -> None:
     """
     for sink in spec.sinks:
         checkpoint = spec.checkpoint_of(sink)
+        try:
+            table = (
+                open_table(local_path(sink.target.path)) if isinstance(sink.target, Delta) else None
+            )
+        except TableUnreadable as error:
+            findings.add(sink.place, str(error))
+            continue
+        damage = _damage(checkpoint)
+        if damage is not None:
+            findings.add(sink.place, damage)
+            continue
         if has_past(checkpoint):
             continue
         said = None
         if isinstance(sink.target, Delta):
-            said = _table_past(sink.target)
+            said = _table_past(sink.target, table)
         elif isinstance(sink.target, Parquet):
             said = _files_past(sink.target)
         said = said or _group_past(spec, sink, servers)
@@ -96,13 +142,17 @@ def refuse_lost(spec: Spec, servers: str, findings: Findings) -> None:
             findings.add(sink.place, f"the checkpoint {checkpoint} is empty, but {said}")
 
 
-def _table_past(target: Delta) -> str | None:
+def _table_past(target: Delta, table: Any) -> str | None:
     if target.other_queries == "append":
         return None
-    table = open_table(local_path(target.path))
     try:
         if table is not None:
-            QueryBatch("", 0).is_in(table)
+            QueryBatch("", 0, replaces=target.mode == "complete").is_in(table)
+    except RowsOfOthers:
+        return (
+            f"the table {target.path} has rows that no query has written, and mode complete would "
+            "replace all of them: choose another path, or set other_queries: append if they may go"
+        )
     except WrittenByOtherQuery:
         return (
             f"the table {target.path} has rows of an earlier query: if the checkpoint was lost, "
@@ -114,13 +164,48 @@ def _table_past(target: Delta) -> str | None:
 
 def _files_past(target: Parquet) -> str | None:
     directory = local(target.path)
-    if directory is None or not _numbers(directory / FILE_SINK_LOG):
+    if directory is None:
         return None
+    if not _numbers(directory / FILE_SINK_LOG):
+        found = _first_file(directory)
+        if found is None:
+            return None
+        return (
+            f"{found} is there, which this pipeline has not written: readers heed the list of its "
+            "own files, and would no longer see any other. Choose an empty directory"
+        )
     return (
         f"{target.path}/{FILE_SINK_LOG} has batches of an earlier query: Spark would take the "
         "first batches of a new one for those and leave their rows out, and those of an older "
         "copy too. Bring the checkpoint back as it was last, or choose another path"
     )
+
+
+def _first_file(directory: Path) -> Path | None:
+    """A file that a reader of the directory sees."""
+    if directory.is_file():
+        return directory
+    for root, names, files in os.walk(directory):
+        names[:] = [each for each in names if not each.startswith(("_", "."))]
+        for name in files:
+            if not name.startswith(("_", ".")):
+                return Path(root, name)
+    return None
+
+
+def _damage(checkpoint: str) -> str | None:
+    """What keeps Spark from taking a query for the one that was here before."""
+    directory = local(checkpoint)
+    if directory is None or not (directory / "metadata").exists():
+        return None
+    try:
+        json.loads((directory / "metadata").read_text())
+    except (OSError, ValueError) as error:
+        return (
+            f"{directory / 'metadata'} is damaged ({error}): bring the checkpoint back as it was "
+            "last, or remove it if nothing was written yet"
+        )
+    return None
 
 
 def _group_past(spec: Spec, sink: Sink, servers: str) -> str | None:

@@ -152,7 +152,7 @@ def without_traces() -> Iterator[None]:
         _REFUSALS.disabled = before
 
 
-def _require_usable(spark: SparkSession, spec: Spec, findings: Findings) -> None:
+def require_usable(spark: SparkSession, spec: Spec, findings: Findings) -> None:
     """A session that was made with a wrong setting fails at whatever is asked of it first."""
     try:
         _ = spark.conf
@@ -181,7 +181,7 @@ def configured(spark: SparkSession, spec: Spec, findings: Findings) -> Iterator[
     """
     before: dict[str, str | None] = {}
     known = len(findings.problems)
-    _require_usable(spark, spec, findings)
+    require_usable(spark, spec, findings)
     try:
         for name, value in spec.spark_settings.items():
             old = spark.conf.get(name, None)

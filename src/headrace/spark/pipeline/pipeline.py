@@ -80,6 +80,12 @@ class Pipeline:
         check_stream(self.spec, self._servers(bootstrap_servers), findings)
         findings.refuse()
 
+    def require_settings(self, spark: "SparkSession") -> None:
+        """Raise PipelineInvalid where a session was made with settings that Spark does not take."""
+        from headrace.spark.pipeline.frames import require_usable
+
+        require_usable(spark, self.spec, Findings(self.file))
+
     def require_fillable(
         self,
         since: "Point | None" = None,

@@ -43,6 +43,12 @@ def refuse_impossible(spec: Spec, findings: Findings) -> None:
                 findings.add(
                     sink.place, f"the sink of line {other.place.line} writes to this path too"
                 )
+            for each in spec.sinks:
+                checkpoint = _plain(spec.checkpoint_of(each))
+                if f"{_plain(sink.target.path)}/".startswith(f"{checkpoint}/"):
+                    findings.add(
+                        sink.place, f"{checkpoint} is a checkpoint of this pipeline: choose another"
+                    )
 
 
 def _plain(path: str) -> str:
@@ -127,6 +133,12 @@ def _check_mode(sink: Sink, steps: tuple[Step, ...], findings: Findings) -> None
         for step in steps
         if isinstance(step, Window | Dedup | Stateful) and step.watermark is not None
     }
+    for step in windows:
+        if step.session is not None and not step.by:
+            findings.add(
+                step.place,
+                "a session takes `by`: Spark keeps no sessions of all rows together in a stream",
+            )
     if mode == "append" and last.time not in marked:
         findings.add(
             sink.place,

@@ -10,6 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.spark.pipeline.calls import done
 from headrace.spark.pipeline.checking import check_stream
+from headrace.spark.pipeline.claims import claim
 from headrace.spark.pipeline.compiling import streaming_program
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.frames import (
@@ -163,6 +164,8 @@ def start(spec: Spec, spark: SparkSession, servers: str, *, once: bool, findings
             for program, frame in zip(programs, frames, strict=True):
                 names = {**names_for(spark), program.frame: frame}
                 with told_at(program.write.place, findings):
+                    if getattr(spark, "_jvm", None) is not None:  # else on the server's disks
+                        claim(spec.checkpoint_of(program.sink), spec.query_name(program.sink))
                     queries[spec.query_name(program.sink)] = done(program.write.value, names)
         except BaseException:
             Run(queries, watching=watching).stop()

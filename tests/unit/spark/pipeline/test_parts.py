@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -17,12 +18,15 @@ from headrace.spark.options import source_options
 from headrace.spark.pipeline import load
 from headrace.spark.pipeline.backfilling import held_by_checkpoint
 from headrace.spark.pipeline.checkpoints import (
+    CheckpointUnreadable,
     begun_at,
     has_past,
     last_batch,
+    newest_topics,
     offsets_as_from,
     planned_up_to,
 )
+from headrace.spark.pipeline.claims import claim, refuse_others
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.frames import reason, refuse_over_connect
 from headrace.spark.pipeline.functions import load_function
@@ -220,10 +224,56 @@ def test_a_checkpoint_tells_from_where_and_how_far_batches_read(tmp_path: Path) 
     assert begun_at(known) == {FIRST: 2, SECOND: 0}
     (tmp_path / "known" / "offsets" / "0").unlink()
     assert begun_at(known) is None
-    checkpoint_at(tmp_path / "odd", "-")
-    for none in (str(tmp_path / "odd"), str(tmp_path / "none"), "hdfs://far/away"):
+    for none in (str(tmp_path / "none"), "hdfs://far/away"):
         assert planned_up_to(none) == {}
         assert begun_at(none) is None
+
+
+def test_a_batch_of_other_topics_does_not_hide_what_was_read_before(tmp_path: Path) -> None:
+    checkpoint_at(tmp_path, '{"clicks":{"0":2,"1":5}}', '{"clicks":{"0":4}}', '{"views":{"0":1}}')
+    views = TopicPartition("views", 0)
+    assert planned_up_to(str(tmp_path)) == {FIRST: 4, SECOND: 5, views: 1}
+    assert newest_topics(str(tmp_path)) == ["views"]
+
+
+@pytest.mark.parametrize("end", ["-", "", '{"clicks":3}'])
+def test_a_checkpoint_that_is_cut_short_is_not_taken_for_an_empty_one(
+    tmp_path: Path, end: str
+) -> None:
+    checkpoint_at(tmp_path, '{"clicks":{"0":2}}', end)
+    with pytest.raises(CheckpointUnreadable, match=r"offsets/1 cannot be read"):
+        planned_up_to(str(tmp_path))
+    assert newest_topics(str(tmp_path)) == []
+
+
+def test_a_checkpoint_tells_whose_it_is_and_keeps_its_owner(tmp_path: Path) -> None:
+    spec = load(SMALL.replace("/data/checkpoints/clicks", str(tmp_path)), {}).spec
+    other = replace(spec, name="other")
+    checkpoint, findings = str(tmp_path / "console"), Findings("clicks.yaml")
+    refuse_others(spec, "127.0.0.1:1", findings)
+    claim(checkpoint, "clicks-console")
+    claim(checkpoint, "other-console")
+    refuse_others(spec, "127.0.0.1:1", findings)
+    assert not findings.problems
+    refuse_others(other, "127.0.0.1:1", findings)
+    [problem] = findings.problems
+    assert problem.message.startswith(
+        f"the checkpoint {checkpoint} is that of the query clicks-console, and this is other-"
+    )
+    (tmp_path / "console" / "headrace.json").write_text("{")  # as nothing was known
+    refuse_others(other, "127.0.0.1:1", findings)
+    claim("hdfs://far/away", "clicks-console")
+    assert len(findings.problems) == 1
+
+
+def test_a_checkpoint_of_other_topics_is_told(tmp_path: Path) -> None:
+    checkpoint_at(tmp_path / "console", '{"views":{"0":2}}')
+    text = SMALL.replace("/data/checkpoints/clicks", str(tmp_path))
+    findings = Findings("clicks.yaml")
+    refuse_others(load(text, {}).spec, "127.0.0.1:1", findings)
+    assert ["is of a query that reads views:" in each.message for each in findings.problems] == [
+        True
+    ]
 
 
 def test_what_a_checkpoint_holds_of_a_range_is_told_for_every_partition(tmp_path: Path) -> None:
