@@ -54,6 +54,36 @@ def test_the_map_of_keys_is_given_memory_to_work_with(value: str) -> None:
         validate_dynamic({"log.cleaner.dedupe.buffer.size": value}, for_all_brokers=True)
 
 
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+        ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    ],
+)
+def test_limits_that_leave_nothing_between_them_are_refused(low: str, high: str) -> None:
+    with pytest.raises(InvalidConfig, match="must not be greater than"):
+        BrokerConfig.from_static({low: "11", high: "10"})
+    BrokerConfig.from_static({low: "10", high: "10"})
+
+
+def test_what_contradicts_the_stored_configs_keeps_no_broker_from_starting() -> None:
+    config = BrokerConfig.from_static({"log.cleaner.min.compaction.lag.ms": "11"})
+    changed = config.with_dynamic({"log.cleaner.max.compaction.lag.ms": "10"})
+    assert changed.log_cleaner_max_compaction_lag_ms == 10
+    with pytest.raises(InvalidConfig, match="must not be greater than"):
+        changed.check_together()
+
+
+@pytest.mark.parametrize("values", [{"log.dirs": ""}, {"log.dir": ""}, {"log.dirs": "a,b"}])
+def test_there_is_one_data_directory_and_no_other_than_the_one_named(
+    values: dict[str, str],
+) -> None:
+    """An empty one is a variable that was not set: data would go to where nobody looks."""
+    with pytest.raises(InvalidConfig, match="exactly one data directory"):
+        BrokerConfig.from_static(values)
+
+
 def test_a_key_with_null_as_default_is_shown_as_null() -> None:
     found = entry(BrokerConfig(), "log.retention.ms")
     assert (found.value, found.source, found.synonyms) == (None, ConfigSource.DEFAULT_CONFIG, ())
