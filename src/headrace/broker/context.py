@@ -12,6 +12,7 @@ from headrace.security.authorizer import Action, Authorizer, Operation, Resource
 if TYPE_CHECKING:
     from headrace.broker.auto_creation import AutoCreation
     from headrace.broker.connection import Answer, Waiting
+    from headrace.broker.disk_reads import DiskReads
     from headrace.broker.fetch_sessions import FetchSessions
     from headrace.broker.metering import ApiMeter, RequestMeters
     from headrace.broker.pacing import Pace
@@ -49,6 +50,7 @@ class Services:
         "clock",
         "config",
         "controller",
+        "disk_reads",
         "fetch_sessions",
         "meters",
         "node_id",
@@ -72,6 +74,7 @@ class Services:
         auto_creation: "AutoCreation",
         meters: "RequestMeters",
         record_work: "RecordWork",
+        disk_reads: "DiskReads",
         clock: "Clock",
         randomness: "Randomness",
     ) -> None:
@@ -87,6 +90,7 @@ class Services:
         self.auto_creation = auto_creation
         self.meters = meters
         self.record_work = record_work
+        self.disk_reads = disk_reads
         self.clock = clock
         self.randomness = randomness
 

@@ -27,6 +27,7 @@ from typing import TypeVar
 
 from headrace.core.files import Buffer, NotTried
 from headrace.log import descriptor_io
+from headrace.log.at_once import NotAtHand, may_wait
 from headrace.log.names_in_use import NamesInUse
 from headrace.log.open_files import OpenFiles
 
@@ -106,7 +107,12 @@ class RealFile:
     def read(self, position: int, size: int) -> bytes:
         descriptor = self._files._borrow(self)
         try:
-            return descriptor_io.read_range(descriptor, position, size)
+            if may_wait():
+                return descriptor_io.read_range(descriptor, position, size)
+            data = descriptor_io.read_range_at_once(descriptor, position, size)
+            if data is None:
+                raise NotAtHand(self, position, size)
+            return data
         except OSError:
             self.read_failed = True
             raise

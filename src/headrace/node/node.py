@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.context import Services
+from headrace.broker.disk_reads import DiskReads
 from headrace.broker.dispatch import Dispatcher
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.listener import ConnectionCount, Listener, look_seconds
@@ -176,6 +177,7 @@ class Node:
             auto_creation=auto_creation,
             meters=self.meters,
             record_work=RecordWork(self._executor),
+            disk_reads=DiskReads(self._executor),
             clock=self._clock,
             randomness=self._randomness,
         )

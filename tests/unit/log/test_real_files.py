@@ -13,6 +13,7 @@ import pytest
 
 from headrace.core.files import Buffer
 from headrace.log import descriptor_io
+from headrace.log.at_once import AT_ONCE, NotAtHand
 from headrace.log.real_files import RealFileSystem, open_files_max_for
 
 
@@ -98,6 +99,33 @@ def test_other_files_are_read_while_a_large_one_is_removed(
     files.remove(f"{directory}/large")
     assert read_meanwhile == [True]
     reader.join(10)
+
+
+@pytest.mark.parametrize(("at_hand", "is_told"), [(6, False), (4, True), (0, True)])
+def test_what_is_not_in_memory_is_told_instead_of_waited_for(
+    files: RealFileSystem,
+    directory: str,
+    monkeypatch: pytest.MonkeyPatch,
+    at_hand: int,
+    is_told: bool,
+) -> None:
+    file = files.open(f"{directory}/partly", create=True)
+    file.append([b"abcdef"])
+
+    def read_at_once(descriptor: int, position: int, buffer: memoryview) -> int:
+        data = os.pread(descriptor, min(len(buffer), max(at_hand - position, 0)), position)
+        buffer[: len(data)] = data
+        return len(data)
+
+    monkeypatch.setattr(descriptor_io, "read_at_once", read_at_once)
+    with AT_ONCE:
+        if is_told:
+            with pytest.raises(NotAtHand):
+                file.read(1, 100)
+        else:
+            assert file.read(1, 100) == b"bcdef"
+    assert file.read(1, 100) == b"bcdef"
+    assert not file.read_failed
 
 
 class HeldUp:
