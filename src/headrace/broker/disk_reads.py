@@ -13,7 +13,7 @@ READS_AT_ONCE: Final = 2
 
 
 class DiskReads:
-    """Shared by all requests of a node, first come, first served."""
+    """An executor for all requests and answers of a node: first come, first served."""
 
     __slots__ = ("_executor", "_free")
 

@@ -263,7 +263,7 @@ class Node:
         )
         idle_ms = unless_negative(self._config.connections_max_idle_ms)
         idle_seconds = None if idle_ms is None else idle_ms / 1000
-        send_memory = SendMemory(self._executor)
+        send_memory = SendMemory(self.services.disk_reads)
         for settings in self._config.parsed_listeners():
             listener = Listener(
                 settings.name,

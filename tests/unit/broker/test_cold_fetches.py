@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from headrace.broker.handlers import fetch as fetching
 from headrace.log.at_once import AT_ONCE, NotAtHand, may_wait
 from headrace.log.real_files import RealFile
 from headrace.node.node import Node
+from headrace.node.real_seams import WORKERS
 from headrace.protocol.messages.api_versions import ApiVersionsRequest
 from headrace.protocol.messages.fetch import FetchResponse
 from tests.support.nodes import running_node
@@ -86,6 +88,31 @@ async def test_others_are_answered_while_a_fetch_waits_for_the_disk(
         found = await received(reader)
         sizes = [len(data.records or b"") for data in found]
         assert (sizes, disk.reads_of_the_loop) == ([3 * len(BATCH), len(BATCH), 0], 0)
+
+
+async def test_flushes_find_a_worker_however_many_read_what_is_cold(
+    tmp_path: Path, disk: ColdDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More readers than there are threads, and the disk answers none of them."""
+    monkeypatch.setattr(RealFile, "read_at_once", lambda *_: 0)
+    async with (
+        running_node(tmp_path) as node,
+        RawClient(*node.addresses["PLAINTEXT"]) as writer,
+        AsyncExitStack() as readers,
+    ):
+        await create(node)
+        for _ in range(3):
+            await produce(writer, 0)
+        disk.cool_down(node)
+        reading = []
+        for number in range(WORKERS + 4):
+            reader = await readers.enter_async_context(RawClient(*node.addresses["PLAINTEXT"]))
+            reader.send(fetch((0, number % 3)), VERSION)
+            reading.append(reader)
+        await produce(writer, 1)
+        disk.is_well.set()
+        for reader in reading:
+            assert (await received(reader))[0].records
 
 
 async def test_a_fetch_that_waited_for_records_finds_them_on_a_cold_disk(
