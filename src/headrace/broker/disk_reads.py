@@ -12,7 +12,7 @@ from headrace.core.seams import Executor
 
 T = TypeVar("T")
 
-READS_MAX: Final = 3
+READS_MAX: Final = 2
 
 
 class DiskReads:

@@ -100,7 +100,7 @@ def _resource_records(
     elif resource.type is ResourceType.GROUP:
         _check_group(image, resource.name, values, rules)
     else:
-        _check_broker(resource.name, values, current, rules)
+        _check_broker(image, resource.name, values, current, rules)
     return list(_differences(resource, current, values))
 
 
@@ -203,7 +203,7 @@ def _check_group(image: Image, name: str, values: Values, rules: Rules) -> None:
     validate_group(values, rules.config(image))
 
 
-def _check_broker(name: str, values: Values, current: Values, rules: Rules) -> None:
+def _check_broker(image: Image, name: str, values: Values, current: Values, rules: Rules) -> None:
     """Only this broker, or the default of all; only keys that take effect while it runs."""
     if name:
         try:
@@ -216,6 +216,7 @@ def _check_broker(name: str, values: Values, current: Values, rules: Rules) -> N
             )
     changes = {key: value for key, value in values.items() if value != current.get(key)}
     validate_dynamic(changes, for_all_brokers=not name)
+    rules.config_after(image, name, values).check_together()
 
 
 def _bad_request(message: str) -> ApiError:

@@ -36,6 +36,13 @@ class Rules:
             self._dynamic = default, own
         return self._effective
 
+    def config_after(self, image: Image, name: str, values: Mapping[str, str]) -> BrokerConfig:
+        """The same if the dynamic configs of the broker `name` ("": of all) were these."""
+        default, own = image.broker_configs(None), image.broker_configs(self.node_id)
+        if name:
+            return self._static.with_dynamic(default, values)
+        return self._static.with_dynamic(values, own)
+
 
 def message_of(refusal: ApiError) -> str | None:
     """The words to send with a refusal; null, as Kafka has it, where the code says it all.

@@ -49,17 +49,30 @@ class BrokerConfig(LoggingKeys, TextKeys, HttpKeys, GroupKeys, StorageKeys, Reco
     @classmethod
     def from_static(cls, values: Mapping[str, str]) -> "BrokerConfig":
         """Parse and check; an unknown key is refused with the nearest known one as a hint."""
-        return _build(values, _NO_CONFIGS, _NO_CONFIGS)
+        config = _build(values, _NO_CONFIGS, _NO_CONFIGS)
+        config.check_together()
+        return config
 
     def with_dynamic(
         self, default: Mapping[str, str], own: Mapping[str, str] = _NO_CONFIGS
     ) -> "BrokerConfig":
-        """This config under other dynamic layers: for all brokers, and for this one."""
-        return _build(self.static, default, own)
+        """This config under other dynamic layers: for all brokers, and for this one.
+
+        Stored values were checked when they were set, by whatever was allowed then: one that is
+        no longer is left out, and keeps no broker from starting.
+        """
+        return _build(self.static, _allowed(default), _allowed(own))
+
+    def check_together(self) -> None:
+        """Refuse keys that are fine one by one but contradict each other, when they are set."""
+        for low, high in _IN_ORDER:
+            least, most = (getattr(self, BROKER_KEYS[name].attribute) for name in (low, high))
+            if least > most:
+                raise InvalidConfig(f"{low} ({least}) must not be greater than {high} ({most})")
 
     @property
     def data_directory(self) -> str:
-        return (self.log_dirs or self.log_dir)[0]
+        return _directories(self)[0]
 
     def parsed_listeners(self) -> tuple[Listener, ...]:
         """The listeners with their security protocols and advertised addresses."""
@@ -114,6 +127,12 @@ BROKER_KEYS: Mapping[str, ConfigKey] = MappingProxyType(keys_of(BrokerConfig))
 _DEFAULTS: Mapping[str, str | None] = {
     name: format_value(known.default) for name, known in BROKER_KEYS.items()
 }
+# Between a least and a most that are the wrong way round nothing is left: no group of the classic
+# protocol could be joined, no compacted topic created, not even that of all groups' offsets.
+_IN_ORDER = (
+    ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+)
 _STAND_INS = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.roll.ms", "log.roll.hours"),
@@ -147,6 +166,18 @@ def _refuse(message: str) -> NoReturn:
     raise ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
+def _allowed(stored: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: text for name, text in stored.items() if _is_allowed(name, text)}
+
+
+def _is_allowed(name: str, text: str) -> bool:
+    try:
+        known_key(name).parse(text)
+    except InvalidConfig:
+        return False
+    return True
+
+
 def known_key(name: str) -> ConfigKey:
     known = BROKER_KEYS.get(name)
     if known is None:
@@ -165,6 +196,11 @@ def _build(
             typed[known.attribute] = known.parse(text)
     config = BrokerConfig(static=static, dynamic_default=default, dynamic=own, **typed)
     config.parsed_listeners()
-    if len(config.log_dirs or config.log_dir) != 1:
+    if len(_directories(config)) != 1:
+        # None at all too, as from an empty variable: the default would be somewhere else.
         raise InvalidConfig("log.dirs: exactly one data directory is supported")
     return config
+
+
+def _directories(config: BrokerConfig) -> tuple[str, ...]:
+    return config.log_dir if config.log_dirs is None else config.log_dirs

@@ -96,6 +96,20 @@ else:
         return len(data)
 
 
+def read_range_at_once(descriptor: int, position: int, size: int) -> bytes | None:
+    """`read_range` of what is in the page cache; None if some of it is not."""
+    data = memoryview(bytearray(size))
+    filled = 0
+    while filled < size:
+        count = read_at_once(descriptor, position + filled, data[filled:])
+        if not count:
+            if position + filled < os.fstat(descriptor).st_size:
+                return None
+            break
+        filled += count
+    return bytes(data[:filled])
+
+
 def write_range(descriptor: int, position: int, buffers: Sequence[Buffer]) -> int:
     """Write all buffers from `position` on; return the position after the last byte."""
     if len(buffers) <= BUFFERS_PER_CALL_MAX:

@@ -9,6 +9,10 @@ A descriptor is never closed while a call is using it, whatever the thread. An o
 follows its name: after `rename` it is found under the new one, after `remove` every further
 use of it raises `FileNotFoundError`.
 
+Every call on every file takes the lock, so nothing under it waits for the disk: files are opened
+and renamed outside. A name that is being opened or changed is in use meanwhile, and whoever wants
+to do the same with it, or with a directory above it, waits.
+
 A dirty file may be evicted: `fdatasync` on a new descriptor flushes the same inode, and Linux
 reports a write-back error that nobody has seen yet to the next descriptor too. Clean files go
 first all the same. Once a sync has failed, the kernel calls the lost pages clean and a second
@@ -23,6 +27,8 @@ from typing import TypeVar
 
 from headrace.core.files import Buffer, NotTried
 from headrace.log import descriptor_io
+from headrace.log.at_once import NotAtHand, may_wait
+from headrace.log.names_in_use import NamesInUse
 from headrace.log.open_files import OpenFiles
 
 T = TypeVar("T")
@@ -101,7 +107,13 @@ class RealFile:
     def read(self, position: int, size: int) -> bytes:
         descriptor = self._files._borrow(self)
         try:
-            data = descriptor_io.read_range(descriptor, position, size)
+            if may_wait():
+                data = descriptor_io.read_range(descriptor, position, size)
+            else:
+                at_hand = descriptor_io.read_range_at_once(descriptor, position, size)
+                if at_hand is None:
+                    raise NotAtHand(self, position, size)
+                data = at_hand
         except OSError:
             self.read_failed = True
             raise
@@ -182,6 +194,7 @@ class RealFileSystem:
     def __init__(self, open_files_max: int = OPEN_FILES_MAX_DEFAULT) -> None:
         self._open_files_max = open_files_max
         self._lock = threading.Lock()
+        self._names = NamesInUse()
         self._open_files: OpenFiles[RealFile] = OpenFiles()
         # Files with a descriptor, oldest first; a second chance for those used since last seen.
         self._cached: dict[RealFile, None] = {}
@@ -193,10 +206,8 @@ class RealFileSystem:
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         file = RealFile(self, path)
-        with self._lock:
-            self._open_descriptor(file, create=create)
-            self._open_files.add(file)
-            self._evict()
+        self._borrow_anew(file, create=create, is_new=True)
+        self._give_back(file)
         return file
 
     def exists(self, path: str) -> bool:
@@ -229,30 +240,33 @@ class RealFileSystem:
             os.close(descriptor)
 
     def rename(self, old: str, new: str) -> None:
-        with self._lock:
-            moving = self._files_at(old)
-            replaced = () if old == new else self._files_at(new)
-            self._close_idle((*moving, *replaced))
+        open_at = self._open_files.below if os.path.isdir(old) else self._open_files.at
+        with self._names.using(old, new):
+            with self._lock:
+                moving = open_at(old)
+                replaced = () if old == new else open_at(new)
+                self._close_idle((*moving, *replaced))
             os.replace(old, new)
-            for file in replaced:
-                self._forget(file)
-            for file in moving:
-                self._open_files.discard(file)
-                file.path = new + file.path[len(old) :]
-                self._open_files.add(file)
+            with self._lock:
+                for file in replaced:
+                    self._forget(file)
+                for file in moving:
+                    if not file._closed:
+                        self._open_files.discard(file)
+                        file.path = new + file.path[len(old) :]
+                        self._open_files.add(file)
 
     def remove(self, path: str) -> None:
         if os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         with self._lock:
-            for file in self._files_at(path):
+            for file in self._open_files.at(path):
                 self._forget(file)
-        # Outside: it takes a large file long, and every call on every file needs the lock.
         os.remove(path)
 
     def remove_tree(self, path: str) -> None:
         with self._lock:
-            for file in self._files_at(path):
+            for file in self._open_files.below(path):
                 self._forget(file)
         for directory, directories, names in os.walk(path, topdown=False):
             for name in names:
@@ -289,14 +303,46 @@ class RealFileSystem:
 
     def _borrow(self, file: RealFile) -> int:
         with self._lock:
-            if file._descriptor < 0 or file._closed:
-                self._open_descriptor(file, create=False)
-                file._users += 1
-                self._evict()
-            else:
+            if file._descriptor >= 0 and not file._closed:
                 file._users += 1
                 file._recent = True
-            return file._descriptor
+                return file._descriptor
+        return self._borrow_anew(file)
+
+    def _borrow_anew(self, file: RealFile, *, create: bool = False, is_new: bool = False) -> int:
+        """Borrow what has to be opened first."""
+        while True:
+            path = file.path
+            with self._names.using(path):
+                if file.path == path:
+                    return self._open_and_borrow(file, create, is_new)
+            # It got another name before this one was free.
+
+    def _open_and_borrow(self, file: RealFile, create: bool, is_new: bool) -> int:
+        """Nobody else opens this file meanwhile, nor gives it another name."""
+        with self._lock:
+            self._require_open(file)
+            descriptor = file._descriptor
+            file._users += 1  # so that it is not closed again
+        try:
+            if descriptor < 0:  # not opened by another thread while we waited
+                descriptor = self._open_path(file.path, create=create)
+                with self._lock:
+                    file._descriptor = descriptor
+                    self._cached[file] = None
+                    if is_new:
+                        self._open_files.add(file)
+                    self._evict()
+            file._recent = True
+            self._require_open(file)
+        except BaseException:
+            self._give_back(file)
+            raise
+        return descriptor
+
+    def _require_open(self, file: RealFile) -> None:
+        if file._closed:
+            raise FileNotFoundError(errno.ENOENT, "the file was closed or removed", file.path)
 
     def _give_back(self, file: RealFile) -> None:
         with self._lock:
@@ -308,18 +354,14 @@ class RealFileSystem:
         with self._lock:
             self._forget(file)
 
-    def _open_descriptor(self, file: RealFile, *, create: bool) -> None:
-        if file._closed:
-            raise FileNotFoundError(errno.ENOENT, "the file was closed or removed", file.path)
+    def _open_path(self, path: str, *, create: bool) -> int:
         while True:
             try:
-                file._descriptor = descriptor_io.open_descriptor(file.path, create=create)
-                break
+                return descriptor_io.open_descriptor(path, create=create)
             except OSError as error:
-                if error.errno not in _OUT_OF_DESCRIPTORS or not self._evict_one():
-                    raise
-        file._recent = True
-        self._cached[file] = None
+                with self._lock:
+                    if error.errno not in _OUT_OF_DESCRIPTORS or not self._evict_one():
+                        raise
 
     def _evict(self) -> None:
         while len(self._cached) > self._open_files_max:
@@ -365,9 +407,3 @@ class RealFileSystem:
         file._closed = True
         if not file._users:
             self._close_descriptor(file)
-
-    def _files_at(self, path: str) -> tuple[RealFile, ...]:
-        """The open files of this name, or below it if it is a directory."""
-        if os.path.isdir(path):
-            return self._open_files.below(path)
-        return self._open_files.at(path)

@@ -190,9 +190,15 @@ class Replicas:
 
     def _take_broker_configs(self, image: Image) -> None:
         self._settings.clear()
-        self.config = self._static_config.with_dynamic(
-            image.broker_configs(None), image.broker_configs(self._node_id)
-        )
+        default, own = image.broker_configs(None), image.broker_configs(self._node_id)
+        self.config = config = self._static_config.with_dynamic(default, own)
+        for stored, allowed in ((default, config.dynamic_default), (own, config.dynamic)):
+            for name in sorted(stored.keys() - allowed.keys()):
+                logger.warning(
+                    "a stored config is not valid and is left out: key=%s value=%s",
+                    name,
+                    stored[name],
+                )
 
     def _ours(self, topic: Topic) -> Iterator[tuple[int, PartitionRegistration]]:
         for index, registration in enumerate(topic.partitions):

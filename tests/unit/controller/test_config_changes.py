@@ -98,6 +98,18 @@ def test_brokers_have_configs_of_their_own_and_for_all() -> None:
     assert image.broker_configs(None) == {"log.retention.ms": "2"}
 
 
+@pytest.mark.parametrize("name", ["", "0"])
+def test_brokers_take_no_configs_that_contradict_each_other(name: str) -> None:
+    """With these defaults no compacted topic could be created, that of groups neither."""
+    low, high = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+    image, _ = alter(cluster(0), ConfigOperation(low, SET, "11"), type=BROKER, name="")
+    image, answer = alter(image, ConfigOperation(high, SET, "10"), type=BROKER, name=name)
+    assert answer.error is ErrorCode.INVALID_CONFIG
+    assert answer.message == f"{low} (11) must not be greater than {high} (10)"
+    image, answer = alter(image, ConfigOperation(high, SET, "11"), type=BROKER, name=name)
+    assert answer.error is ErrorCode.NONE
+
+
 def test_a_topic_is_checked_against_the_broker_configs_in_force() -> None:
     image, answer = alter(
         topic(),

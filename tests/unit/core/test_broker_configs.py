@@ -36,6 +36,54 @@ def test_the_strongest_layer_is_the_source() -> None:
     assert changed.with_dynamic({}).message_max_bytes == 10
 
 
+def test_a_stored_value_that_is_no_longer_allowed_is_left_out() -> None:
+    config = BrokerConfig.from_static({"log.cleaner.backoff.ms": "7"})
+    stored = {"log.cleaner.backoff.ms": "-1", "no.such.key": "1", "message.max.bytes": "20"}
+    for changed in (config.with_dynamic(stored), config.with_dynamic({}, stored)):
+        assert (changed.log_cleaner_backoff_ms, changed.message_max_bytes) == (7, 20)
+        found = entry(changed, "log.cleaner.backoff.ms")
+        assert found.source is ConfigSource.STATIC_BROKER_CONFIG
+
+
+@pytest.mark.parametrize("value", ["-1", "0", "1048575"])
+def test_the_map_of_keys_is_given_memory_to_work_with(value: str) -> None:
+    """With a negative share compaction kept no record at all."""
+    with pytest.raises(InvalidConfig, match="must be at least 1048576"):
+        BrokerConfig.from_static({"log.cleaner.dedupe.buffer.size": value})
+    with pytest.raises(ApiError, match="must be at least 1048576"):
+        validate_dynamic({"log.cleaner.dedupe.buffer.size": value}, for_all_brokers=True)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+        ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    ],
+)
+def test_limits_that_leave_nothing_between_them_are_refused(low: str, high: str) -> None:
+    with pytest.raises(InvalidConfig, match="must not be greater than"):
+        BrokerConfig.from_static({low: "11", high: "10"})
+    BrokerConfig.from_static({low: "10", high: "10"})
+
+
+def test_what_contradicts_the_stored_configs_keeps_no_broker_from_starting() -> None:
+    config = BrokerConfig.from_static({"log.cleaner.min.compaction.lag.ms": "11"})
+    changed = config.with_dynamic({"log.cleaner.max.compaction.lag.ms": "10"})
+    assert changed.log_cleaner_max_compaction_lag_ms == 10
+    with pytest.raises(InvalidConfig, match="must not be greater than"):
+        changed.check_together()
+
+
+@pytest.mark.parametrize("values", [{"log.dirs": ""}, {"log.dir": ""}, {"log.dirs": "a,b"}])
+def test_there_is_one_data_directory_and_no_other_than_the_one_named(
+    values: dict[str, str],
+) -> None:
+    """An empty one is a variable that was not set: data would go to where nobody looks."""
+    with pytest.raises(InvalidConfig, match="exactly one data directory"):
+        BrokerConfig.from_static(values)
+
+
 def test_a_key_with_null_as_default_is_shown_as_null() -> None:
     found = entry(BrokerConfig(), "log.retention.ms")
     assert (found.value, found.source, found.synonyms) == (None, ConfigSource.DEFAULT_CONFIG, ())

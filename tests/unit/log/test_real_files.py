@@ -5,13 +5,15 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.core.files import Buffer
 from headrace.log import descriptor_io
+from headrace.log.at_once import AT_ONCE, NotAtHand
 from headrace.log.real_files import RealFileSystem, open_files_max_for
 
 
@@ -97,6 +99,131 @@ def test_other_files_are_read_while_a_large_one_is_removed(
     files.remove(f"{directory}/large")
     assert read_meanwhile == [True]
     reader.join(10)
+
+
+@pytest.mark.parametrize(("at_hand", "is_told"), [(6, False), (4, True), (0, True)])
+def test_what_is_not_in_memory_is_told_instead_of_waited_for(
+    files: RealFileSystem,
+    directory: str,
+    monkeypatch: pytest.MonkeyPatch,
+    at_hand: int,
+    is_told: bool,
+) -> None:
+    file = files.open(f"{directory}/partly", create=True)
+    file.append([b"abcdef"])
+
+    def read_at_once(descriptor: int, position: int, buffer: memoryview) -> int:
+        data = os.pread(descriptor, min(len(buffer), max(at_hand - position, 0)), position)
+        buffer[: len(data)] = data
+        return len(data)
+
+    monkeypatch.setattr(descriptor_io, "read_at_once", read_at_once)
+    with AT_ONCE:
+        if is_told:
+            with pytest.raises(NotAtHand):
+                file.read(1, 100)
+        else:
+            assert file.read(1, 100) == b"bcdef"
+    assert file.read(1, 100) == b"bcdef"
+    assert not file.read_failed
+
+
+class HeldUp:
+    """A call that takes long in the thread that makes it, and only there."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+        self._tester = threading.get_ident()
+        self.begun, self.may_go_on = threading.Event(), threading.Event()
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if threading.get_ident() != self._tester:
+            self.begun.set()
+            assert self.may_go_on.wait(10)
+        return self._call(*arguments, **named)
+
+
+def test_other_files_are_used_while_one_is_opened_slowly(
+    files: RealFileSystem, directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, elsewhere = f"{directory}/slow", f"{directory}/other"
+    files.open(path, create=True).append([b"abc"])
+    other = files.open(elsewhere, create=True)
+    held_up = HeldUp(descriptor_io.open_descriptor)
+    monkeypatch.setattr(descriptor_io, "open_descriptor", held_up)
+    read: list[bytes] = []
+    opening = threading.Thread(target=lambda: read.append(files.open(path).read(0, 3)))
+    opening.start()
+    assert held_up.begun.wait(10)
+    # Were the lock held, this would wait for what goes on below only.
+    other.append([b"served"])
+    files.rename(elsewhere, f"{directory}/renamed")
+    assert (other.read(0, 6), held_up.may_go_on.is_set()) == (b"served", False)
+    renaming = threading.Thread(target=lambda: files.rename(path, f"{directory}/moved"))
+    renaming.start()
+    assert os.path.exists(path), "a name that is being opened is not changed"
+    held_up.may_go_on.set()
+    opening.join()
+    renaming.join()
+    assert (read, os.path.exists(path)) == ([b"abc"], False)
+
+
+def test_other_files_are_used_while_one_is_renamed_slowly(
+    files: RealFileSystem, directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{directory}/slow"
+    file = files.open(path, create=True)
+    file.append([b"abc"])
+    other = files.open(f"{directory}/other", create=True)
+    held_up = HeldUp(os.replace)
+    monkeypatch.setattr(os, "replace", held_up)
+    renaming = threading.Thread(target=lambda: files.rename(path, f"{directory}/moved"))
+    renaming.start()
+    assert held_up.begun.wait(10)
+    other.append([b"served"])
+    read: list[bytes] = []
+    reading = threading.Thread(target=lambda: read.append(file.read(0, 3)))
+    reading.start()
+    assert (other.read(0, 6), held_up.may_go_on.is_set()) == (b"served", False)
+    held_up.may_go_on.set()
+    renaming.join()
+    reading.join()
+    assert (read, file.path) == ([b"abc"], f"{directory}/moved")
+
+
+def test_opened_renamed_and_removed_by_many_threads_at_once(
+    files: RealFileSystem, directory: str
+) -> None:
+    """Each file goes to and fro between two names, and is always itself."""
+    opened = [files.open(f"{directory}/{number}", create=True) for number in range(12)]
+    for number, file in enumerate(opened):
+        file.append([b"%3d" % number])
+    wrong: list[object] = []
+
+    def rename_to_and_fro(number: int) -> None:
+        for _ in range(100):
+            files.rename(f"{directory}/{number}", f"{directory}/{number}.moved")
+            files.rename(f"{directory}/{number}.moved", f"{directory}/{number}")
+
+    def read(first: int) -> None:
+        for turn in range(600):
+            number = (first + turn) % len(opened)
+            try:
+                if opened[number].read(0, 3) != b"%3d" % number:
+                    wrong.append(number)
+            except OSError as error:
+                wrong.append(error)
+
+    threads = [
+        *(threading.Thread(target=rename_to_and_fro, args=(number,)) for number in range(6)),
+        *(threading.Thread(target=read, args=(first,)) for first in range(3)),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert files.open_descriptors <= 4
 
 
 def test_appends_reads_and_syncs_from_many_threads_do_not_mix(

@@ -1,8 +1,14 @@
-"""Fetch: byte ranges of logs, now or when there is enough to tell."""
+"""Fetch: byte ranges of logs, now or when there is enough to tell.
+
+Nothing here waits for the disk. Where indexes and headers are not in the page cache, a worker
+brings them in, and all is looked at again.
+"""
 
 import asyncio
 import logging
-from typing import NamedTuple, cast
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, NamedTuple, cast
 from uuid import UUID
 
 from headrace.broker.context import RequestContext
@@ -11,6 +17,7 @@ from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, OffsetOutOfRange, StorageError
 from headrace.core.files import Buffer, FileRange
 from headrace.core.ids import LeaderEpoch, Offset
+from headrace.log.at_once import AT_ONCE, NotAtHand
 from headrace.protocol.message import Message
 from headrace.protocol.messages.fetch import (
     EpochEndOffset,
@@ -29,6 +36,9 @@ TOPIC_IDS_SINCE = 13
 READ_COMMITTED = 1
 # Of one answer, what is read while it is made; what is larger is read when it can be sent.
 READ_AHEAD_BYTES = 64 * 1024
+# How often what is not at hand is brought in for one fetch: a look needs some ten reads, one after
+# the other. Should memory be so short that they go again meanwhile, the disk is waited for.
+ROUNDS_MAX: Final = 40
 # How long a fetch that does not want to wait waits for a flush all the same.
 FLUSH_WAIT_MS_MAX = 1_000
 
@@ -52,7 +62,10 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
         ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     plan = _plan(ctx, request)
-    result = _read(ctx, request, plan)
+    result = _read_at_once(ctx, request, plan)
+    if result.not_at_hand:
+        _read_later(ctx, request, plan, result.not_at_hand)
+        return None
     wait_ms, wanted_bytes = request.max_wait_ms, request.min_bytes - result.size
     if wanted_bytes <= 0 or wait_ms <= 0:
         if result.size or not unsettled(result.partitions):
@@ -73,6 +86,8 @@ class ReadResult(NamedTuple):
     partitions: list[Partition]
     served: list[tuple[Partition, int, int]]
     """Partitions that records were found in, with their number and size."""
+    not_at_hand: list[NotAtHand]
+    """What has to be read by a worker first; the rest then means nothing."""
 
 
 def _plan(ctx: RequestContext, request: FetchRequest) -> Plan:
@@ -110,12 +125,18 @@ def _plan(ctx: RequestContext, request: FetchRequest) -> Plan:
     )
 
 
+def _read_at_once(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
+    with AT_ONCE:
+        return _read(ctx, request, plan)
+
+
 def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
     left = min(request.max_bytes, ctx.services.config.fetch_max_bytes)
     read_committed = request.isolation_level == READ_COMMITTED
     answers = []
     partitions = []
     served = []
+    not_at_hand = []
     size = 0
     failed = False
     for wanted in plan.partitions:
@@ -133,6 +154,8 @@ def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
             if max(end, wanted.fetch_offset) >= partition.high_watermark:
                 # Who has read so far comes back for what is written but not yet flushed.
                 partition.request_flush(ctx.connection)
+        except NotAtHand as missing:
+            not_at_hand.append(missing)
         except HeadraceError as error:
             data.error_code = error.code
             if error.code in _NEVER_LOOKED_AT:
@@ -144,7 +167,33 @@ def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
                 served.append((partition, end - wanted.fetch_offset, found))
                 size += found
                 left = max(left - found, 0)
-    return ReadResult(answers, size, failed, partitions, served)
+    return ReadResult(answers, size, failed, partitions, served, not_at_hand)
+
+
+def _read_later(
+    ctx: RequestContext, request: FetchRequest, plan: Plan, missing: Sequence[NotAtHand]
+) -> None:
+    """Answer with what there is, once a worker has brought in what has to be looked at."""
+    ctx.connection.finish_later(_bring_in(ctx, request, plan, missing))
+
+
+async def _bring_in(
+    ctx: RequestContext, request: FetchRequest, plan: Plan, missing: Sequence[NotAtHand]
+) -> None:
+    for _ in range(ROUNDS_MAX):
+        await ctx.services.disk_reads.run(partial(_bring_in_all, missing))
+        result = _read_at_once(ctx, request, plan)
+        missing = result.not_at_hand
+        if not missing:
+            break
+    else:
+        result = _read(ctx, request, plan)
+    ctx.reply(_answer(plan, result))
+
+
+def _bring_in_all(missing: Sequence[NotAtHand]) -> None:
+    for each in missing:
+        each.bring_in()
 
 
 def _find(ctx: RequestContext, wanted: WantedPartition) -> Partition:
@@ -321,8 +370,11 @@ class WaitingFetch:
         self._leave()
         self._ctx.resume()
         try:
-            result = _read(self._ctx, self._request, self._plan)
-            self._ctx.reply(_answer(self._plan, result))
+            result = _read_at_once(self._ctx, self._request, self._plan)
+            if result.not_at_hand:
+                _read_later(self._ctx, self._request, self._plan, result.not_at_hand)
+            else:
+                self._ctx.reply(_answer(self._plan, result))
         except Exception:
             # Nobody above us: without this the connection would wait for the answer forever.
             logger.exception("closing connection after a fault in a waiting fetch")

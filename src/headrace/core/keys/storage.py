@@ -74,6 +74,7 @@ class StorageKeys:
     log_cleaner_dedupe_buffer_size: int = key(
         _LONG,
         50_331_648,
+        Range(1_048_576),
         update=_CLUSTER_WIDE,
         doc="Memory for the compactor's map of keys. Kafka: 134217728.",
     )

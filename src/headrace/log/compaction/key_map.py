@@ -52,6 +52,9 @@ class KeyMap:
     def __init__(
         self, files: FileSystem, scratch_path: str, memory_bytes: int, bytes_expected: int
     ) -> None:
+        if memory_bytes < 1:
+            # Nothing could be looked at, so nothing would be found to be worth keeping.
+            raise ValueError(f"a map of keys cannot be kept in {memory_bytes} bytes")
         self._files = files
         self._scratch_path = scratch_path
         self._scratch: File | None = None

@@ -1,6 +1,9 @@
 """Broker-side assignors, by example; tests/property holds what is true of all inputs."""
 
+import time
 from uuid import UUID
+
+import pytest
 
 from headrace.groups.consumer.assignors import ASSIGNORS
 from headrace.groups.consumer.assignors.model import (
@@ -11,6 +14,8 @@ from headrace.groups.consumer.assignors.model import (
 )
 
 A, B = UUID(int=1), UUID(int=2)
+# Seconds that need no further look.
+PLAINLY_QUICK = 0.5
 
 
 def topics(**counts: int) -> dict[UUID, TopicSpec]:
@@ -114,3 +119,33 @@ def test_a_static_member_keeps_its_place_under_another_member_id() -> None:
 def test_a_topic_without_readers_is_given_to_nobody() -> None:
     for assignor in ASSIGNORS.values():
         assert assignor(members("m1"), topics(a=1, b=1))["m1"] == {TopicIdPartition(A, 0)}
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+@pytest.mark.parametrize("shape", ["a second member", "topics of their own"])
+def test_the_cost_grows_with_what_is_assigned_not_with_its_square(name: str, shape: str) -> None:
+    """The broker assigns on its event loop. CPU time, so that a busy machine changes nothing."""
+
+    def seconds(size: int) -> float:
+        if shape == "a second member":
+            read = {A: TopicSpec(A, "a", 10 * size)}
+            has = frozenset(TopicIdPartition(A, number) for number in range(10 * size))
+            group = [MemberSpec("m1", frozenset({A}), has), MemberSpec("m2", frozenset({A}))]
+        else:
+            ids = [UUID(int=number + 1) for number in range(size)]
+            read = {each: TopicSpec(each, f"t{each.int:09}", 10) for each in ids}
+            # In another order than the members stand in.
+            group = [
+                MemberSpec(f"m{number:09}", frozenset({ids[number * 7 % size]}))
+                for number in range(size)
+            ]
+        began = time.thread_time()
+        parts = ASSIGNORS[name](group, read)
+        took = time.thread_time() - began
+        assert sum(map(len, parts.values())) == 10 * size
+        return took
+
+    many = seconds(2_000)
+    if many > PLAINLY_QUICK:
+        few = seconds(200)
+        assert many < 30 * few, f"{few:.4f} s, {many:.4f} s"

@@ -35,6 +35,14 @@ def test_the_last_one_of_each_key_survives(memory_bytes: int, bytes_expected: in
     )
 
 
+@pytest.mark.parametrize("memory_bytes", [0, -1])
+def test_without_memory_there_is_no_map_instead_of_one_that_finds_nothing(
+    memory_bytes: int,
+) -> None:
+    with pytest.raises(ValueError, match="cannot be kept in"):
+        _survivors(memory_bytes, 1, [b"key-%d" % number for number in range(1000)])
+
+
 def test_keys_with_the_same_hash_are_not_mixed_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every key in one bucket: only the keys themselves tell them apart."""
     monkeypatch.setattr("headrace.log.compaction.key_map.hash", lambda _: 0, raising=False)

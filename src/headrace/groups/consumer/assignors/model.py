@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 from uuid import UUID
 
@@ -46,3 +47,23 @@ class TopicSpec:
 
 Assignor = Callable[[Sequence[MemberSpec], Mapping[UUID, TopicSpec]], dict[str, Partitions]]
 """Returns a part for every member, perhaps an empty one; parts do not overlap."""
+
+
+def readers_of(
+    members: Sequence[MemberSpec], topics: Mapping[UUID, TopicSpec]
+) -> dict[UUID, Sequence[int]]:
+    """For each topic the places of its readers among `members`, in order.
+
+    Costs what the different subscriptions are long: mostly all members have the same one.
+    """
+    alike: dict[frozenset[UUID], list[int]] = {}
+    for place, member in enumerate(members):
+        alike.setdefault(member.topics, []).append(place)
+    found: dict[UUID, list[list[int]]] = {topic_id: [] for topic_id in topics}
+    for topic_ids, places in alike.items():
+        for topic_id in topic_ids:
+            found[topic_id].append(places)
+    return {
+        topic_id: parts[0] if len(parts) == 1 else sorted(chain.from_iterable(parts))
+        for topic_id, parts in found.items()
+    }

@@ -14,6 +14,7 @@ from headrace.groups.consumer.assignors.model import (
     Partitions,
     TopicIdPartition,
     TopicSpec,
+    readers_of,
 )
 
 
@@ -23,15 +24,17 @@ def assign_ranges(
     """Cut each topic into as many stretches as it has readers; the first ones are longer by one."""
     line = sorted(members, key=_place)
     parts: dict[str, list[TopicIdPartition]] = {member.member_id: [] for member in members}
-    for topic in topics.values():
-        readers = [member for member in line if topic.id in member.topics]
+    for topic_id, readers in readers_of(line, topics).items():
         if not readers:
             continue
+        topic = topics[topic_id]
         size, longer = divmod(topic.partitions, len(readers))
         start = 0
-        for place, member in enumerate(readers):
-            end = start + size + (place < longer)
-            parts[member.member_id] += (TopicIdPartition(topic.id, n) for n in range(start, end))
+        for number, place in enumerate(readers):
+            end = start + size + (number < longer)
+            parts[line[place].member_id] += (
+                TopicIdPartition(topic.id, n) for n in range(start, end)
+            )
             start = end
     return {member_id: frozenset(part) for member_id, part in parts.items()}
 

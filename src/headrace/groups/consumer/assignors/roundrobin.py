@@ -5,6 +5,7 @@ the order of their names, partitions in that of topic and number. It keeps nothi
 when members come and go; `uniform` does.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from headrace.groups.consumer.assignors.model import (
     Partitions,
     TopicIdPartition,
     TopicSpec,
+    readers_of,
 )
 
 
@@ -22,15 +24,17 @@ def assign_roundrobin(
     """Deal every partition to the next member in the circle that reads its topic."""
     circle = sorted(members, key=lambda member: member.name)
     parts: dict[str, list[TopicIdPartition]] = {member.member_id: [] for member in circle}
+    readers = readers_of(circle, topics)
     turn = 0
     for topic in sorted(topics.values(), key=lambda topic: topic.name):
-        if not any(topic.id in member.topics for member in circle):
+        places = readers[topic.id]
+        if not places:
             continue
+        # The first reader whose turn it is or comes next, and on from there.
+        number = bisect_left(places, turn)
         for partition in range(topic.partitions):
-            while topic.id not in circle[turn % len(circle)].topics:
-                turn += 1
-            parts[circle[turn % len(circle)].member_id].append(
-                TopicIdPartition(topic.id, partition)
-            )
-            turn += 1
+            place = places[number % len(places)]
+            parts[circle[place].member_id].append(TopicIdPartition(topic.id, partition))
+            number += 1
+            turn = (place + 1) % len(circle)
     return {member_id: frozenset(part) for member_id, part in parts.items()}

@@ -8,7 +8,7 @@ such chain from a member to one that has at least two fewer is left, no assignme
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 from uuid import UUID
@@ -18,6 +18,7 @@ from headrace.groups.consumer.assignors.model import (
     Partitions,
     TopicIdPartition,
     TopicSpec,
+    readers_of,
 )
 
 
@@ -28,14 +29,37 @@ def assign_uniform(
     return _Balancing(members, topics).run()
 
 
-NOTHING: frozenset[int] = frozenset()
-
-
 class _Step(NamedTuple):
     """How the search came to a member: from whom, and with which topic."""
 
     giver: str
     topic_id: UUID
+
+
+class _Share:
+    """What a member has of one topic; the highest number is the first to go.
+
+    What it has had before goes last. Nothing is searched, whatever the number of partitions.
+    """
+
+    __slots__ = ("_before", "_fresh")
+
+    def __init__(self) -> None:
+        # Heaps of negative numbers.
+        self._before: list[int] = []
+        self._fresh: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._before) + len(self._fresh)
+
+    def __iter__(self) -> Iterator[int]:
+        return (-number for numbers in (self._before, self._fresh) for number in numbers)
+
+    def add(self, partition: int, had_before: bool) -> None:
+        heappush(self._before if had_before else self._fresh, -partition)
+
+    def take(self) -> int:
+        return -heappop(self._fresh or self._before)
 
 
 class _Balancing:
@@ -44,13 +68,13 @@ class _Balancing:
         self._topics = topics
         self._previous = {member.member_id: member.previous for member in ordered}
         self._load = {member.member_id: 0 for member in ordered}
+        readers = readers_of(ordered, topics)
         self._readers: dict[UUID, list[str]] = {
-            topic_id: [member.member_id for member in ordered if topic_id in member.topics]
+            topic_id: [ordered[place].member_id for place in readers[topic_id]]
             for topic_id in sorted(topics, key=lambda topic_id: topics[topic_id].name)
         }
-        # Partition numbers, by member and topic.
-        self._owned: dict[str, dict[UUID, set[int]]] = {member.member_id: {} for member in ordered}
-        self._kept: dict[str, dict[UUID, frozenset[int]]] = {}
+        # By member and topic.
+        self._owned: dict[str, dict[UUID, _Share]] = {member.member_id: {} for member in ordered}
 
     def run(self) -> dict[str, Partitions]:
         free = self._keep()
@@ -79,9 +103,6 @@ class _Balancing:
                 if member_id in readers.get(topic_id, ()) and partition in free[topic_id]:
                     del free[topic_id][partition]
                     self._give(member_id, topic_id, partition)
-            self._kept[member_id] = {
-                topic_id: frozenset(kept) for topic_id, kept in self._owned[member_id].items()
-            }
         return {topic_id: list(partitions) for topic_id, partitions in free.items()}
 
     def _deal(self, topic_id: UUID, partitions: Iterable[int]) -> None:
@@ -123,8 +144,8 @@ class _Balancing:
         line = deque([source])
         while line:
             giver = line.popleft()
-            for topic_id, partitions in self._owned[giver].items():
-                if not partitions or topic_id in topics_seen:
+            for topic_id in self._owned[giver]:
+                if topic_id in topics_seen:
                     continue
                 topics_seen.add(topic_id)
                 for taker in self._readers[topic_id]:
@@ -142,14 +163,19 @@ class _Balancing:
         return []
 
     def _give(self, member_id: str, topic_id: UUID, partition: int) -> None:
-        self._owned[member_id].setdefault(topic_id, set()).add(partition)
+        share = self._owned[member_id].get(topic_id)
+        if share is None:
+            share = self._owned[member_id][topic_id] = _Share()
+        had_before = TopicIdPartition(topic_id, partition) in self._previous[member_id]
+        share.add(partition, had_before)
         self._load[member_id] += 1
 
     def _move(self, giver: str, topic_id: UUID, taker: str) -> None:
         """Hand one partition over: one that the giver did not have before, where there is one."""
-        partitions = self._owned[giver][topic_id]
-        partition = max(partitions - self._kept[giver].get(topic_id, NOTHING) or partitions)
-        partitions.remove(partition)
+        share = self._owned[giver][topic_id]
+        partition = share.take()
+        if not share:
+            del self._owned[giver][topic_id]
         self._load[giver] -= 1
         self._give(taker, topic_id, partition)
 
