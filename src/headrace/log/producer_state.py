@@ -108,10 +108,9 @@ class ProducerStates:
             last = producer.last_sequence
             if sequence == (last + 1) & _SEQUENCE_MASK:
                 return None
-            last_sequence = header.last_sequence
-            for batch in producer.batches:
-                if batch.last_sequence == last_sequence and batch.first_sequence == sequence:
-                    return batch
+            kept = self.sent_before(header)
+            if kept is not None:
+                return kept
             raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} sent sequence {sequence} after {last}",
@@ -128,6 +127,16 @@ class ProducerStates:
                 f"producer {header.producer_id} begins epoch {header.producer_epoch} "
                 f"with sequence {sequence}",
             )
+        return None
+
+    def sent_before(self, header: BatchHeader) -> SentBatch | None:
+        """The batch kept of which this one is a copy."""
+        producer = self._producers.get(header.producer_id)
+        if producer is not None and producer.epoch == header.producer_epoch:
+            sequence, last_sequence = header.base_sequence, header.last_sequence
+            for batch in producer.batches:
+                if batch.last_sequence == last_sequence and batch.first_sequence == sequence:
+                    return batch
         return None
 
     def update(self, header: BatchHeader, last_offset: int) -> None:

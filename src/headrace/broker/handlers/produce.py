@@ -27,7 +27,12 @@ from headrace.protocol.messages.produce import (
 from headrace.protocol.records.budget import OverBudget
 from headrace.protocol.records.validate import NotOneBatch
 from headrace.replication.partition import Partition
-from headrace.replication.produce import append_checked, append_produced, check_produced
+from headrace.replication.produce import (
+    append_checked,
+    append_produced,
+    appended_before,
+    check_produced,
+)
 from headrace.security.authorizer import Action, Operation, ResourceType
 
 logger = logging.getLogger(__name__)
@@ -231,16 +236,7 @@ class _Work:
             if not partition.retired and self._append_now(partition, records, answer):
                 continue
             try:
-                checked = await ctx.services.record_work.in_worker(
-                    partial(
-                        check_produced,
-                        partition.settings,
-                        records,
-                        now_ms=ctx.services.clock.now_ms(),
-                        produce_version=ctx.api_version,
-                    )
-                )
-                info = append_checked(partition, checked, self._request.acks)
+                info = await self._append_in_worker(partition, records)
             except HeadraceError as error:
                 self._refused(error, partition, answer)
             else:
@@ -248,6 +244,23 @@ class _Work:
         answered = self.finish(response)
         if answered is not None:
             ctx.reply(answered)
+
+    async def _append_in_worker(self, partition: Partition, records: memoryview) -> AppendInfo:
+        """`append_produced`, with a worker for the records."""
+        ctx = self._ctx
+        try:
+            checked = await ctx.services.record_work.in_worker(
+                partial(
+                    check_produced,
+                    partition.settings,
+                    records,
+                    now_ms=ctx.services.clock.now_ms(),
+                    produce_version=ctx.api_version,
+                )
+            )
+        except ApiError as refusal:
+            return appended_before(partition, records, refusal)
+        return append_checked(partition, checked, self._request.acks)
 
     def finish(self, response: ProduceResponse) -> ProduceResponse | None:
         """The answer, if it is to be sent now."""
