@@ -71,14 +71,14 @@ class DurableLog:
         self.log_start_offset = Offset(start)
         self.log_end_offset = Offset(start)
         self.flushed_offset = Offset(start)
-        self.flushed_at_ms = clock.now_ms()
+        self.flushed_at_ms = clock.monotonic_ms()
         # What recovery may start from, and what of that is known to be written down on disk.
         self.checkpointed_offset = Offset(start)
         self.recovery_point = Offset(start)
         self.bytes_since_checkpoint = 0
         self._clock = clock
         self._segments = Segments(
-            files, directory, (Segment(files, directory, start, self.flushed_at_ms),)
+            files, directory, (Segment(files, directory, start, clock.now_ms()),)
         )
         self._history = ProducerHistory(files, directory)
         self._epochs: EpochCache | None = EpochCache()  # None: not yet loaded
@@ -128,7 +128,7 @@ class DurableLog:
                 # Readers will soon ask for everything up to here and no further.
                 active.remember(end, active.size)
                 dirty = self._segments.reaching_past(self.flushed_offset)
-                now_ms = self._clock.now_ms()
+                now_ms = self._clock.monotonic_ms()
             try:
                 self._sync(dirty, Segment.sync)
                 if directory:
@@ -190,8 +190,12 @@ class DurableLog:
             and (self._unsynced_names or self._unsynced_directory or not first.exists)
         )
 
-    def flush_due(self, now_ms: int) -> bool:
-        """Whether `flush.messages` or `flush.ms` asks for a flush, whoever waits for one."""
+    def flush_due(self, now_ms: float) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for a flush, whoever waits for one.
+
+        `now_ms` is of the monotonic clock, as everywhere where a period is measured that does not
+        outlive the process: a clock that is set back by hours must not put it off for so long.
+        """
         unflushed = self.log_end_offset - self.flushed_offset
         return unflushed > 0 and (
             unflushed >= self.config.flush_messages
@@ -257,9 +261,10 @@ class DurableLog:
             self._epochs.store(self.files, self.directory)
             self._unsynced_names = True
 
-    def remove_deleted(self, now_ms: int | None = None) -> int:
-        """Remove the files of segments deleted long enough ago (of all, without a time); return
-        how many segments. What cannot be removed is tried again the next time."""
+    def remove_deleted(self, now_ms: float | None = None) -> int:
+        """Remove the files of segments deleted long enough ago, by the monotonic clock (of all,
+        without a time); return how many segments. What cannot be removed is tried again the next
+        time."""
         with self._lock:
             doomed = self._segments.take_doomed(now_ms)
         removed = 0

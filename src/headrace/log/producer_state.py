@@ -59,9 +59,10 @@ class Producer:
         self.transaction_start = -1
         self.last_timestamp = -1
         # Whether it appended (or was loaded) since expiry last looked, and when that look found
-        # it so. By the broker's clock: records carry whatever time their sender likes.
+        # it so. By the broker's monotonic clock: records carry whatever time their sender likes,
+        # and the wall clock may be set.
         self.seen = True
-        self.seen_ms = -1
+        self.seen_ms = -1.0
 
     @property
     def last_sequence(self) -> int:
@@ -162,7 +163,7 @@ class ProducerStates:
         if attributes & TRANSACTIONAL_BIT and producer.transaction_start < 0:
             producer.transaction_start = last_offset - delta
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
+    def expire(self, now_ms: float, expiration_ms: int) -> int:
         """Forget producers that sent nothing for too long; one in a transaction stays.
 
         Never too soon: silence counts from the look that found a producer alive, at most one

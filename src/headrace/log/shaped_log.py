@@ -109,14 +109,12 @@ class ShapedLog(DurableLog):
                     log_start=self.log_start_offset,
                     high_watermark=high_watermark,
                 )
-                deleted = self._delete_oldest(
-                    [(segment, ends[segment]) for segment, _ in expired], now_ms
-                )
+                deleted = self._delete_oldest([(segment, ends[segment]) for segment, _ in expired])
             except OSError as error:
                 raise StorageError(f"cannot delete from {self.directory}: {error}") from error
         return [(segment.path(), reason) for segment, reason in expired[:deleted]]
 
-    def _delete_oldest(self, expired: list[tuple[Segment, Offset]], now_ms: int) -> int:
+    def _delete_oldest(self, expired: list[tuple[Segment, Offset]]) -> int:
         """Delete the segments that still end where they did when they were judged."""
         with self._lock:
             unchanged = takewhile(lambda judged: judged[0].next_offset == judged[1], expired)
@@ -135,7 +133,7 @@ class ShapedLog(DurableLog):
                 # First, so that a reader who no longer finds a segment knows why.
                 following = self._segments.all[1].base_offset
                 self.log_start_offset = max(self.log_start_offset, following)
-                self._segments.drop([segment], now_ms + self.config.file_delete_delay_ms)
+                self._segments.drop([segment], self._removal_due_ms())
             # One by one, since a directory promises no order: were an older segment to come back
             # without its successor, recovery would find a hole and end the log there.
             self.files.sync_directory(self.directory)
@@ -144,6 +142,10 @@ class ShapedLog(DurableLog):
             self.flushed_offset = max(self.flushed_offset, following)
             self._load_epochs().truncate_start(self.log_start_offset)
         return len(segments)
+
+    def _removal_due_ms(self) -> float:
+        """When files that are renamed now may go, by the monotonic clock."""
+        return self._clock.monotonic_ms() + self.config.file_delete_delay_ms
 
     def _ready_to_go(self, segments: list[Segment]) -> list[Segment]:
         """Make sure that what must outlast the oldest segments is written; those that may go now.
@@ -236,7 +238,7 @@ class ShapedLog(DurableLog):
         self._retreat(end)
         # Not synced: should the names come back, recovery finds that these segments do not
         # connect to the one that was cut, or are of an older epoch, and drops them again.
-        due_ms = self._clock.now_ms() + self.config.file_delete_delay_ms
+        due_ms = self._removal_due_ms()
         with self._wholly():
             segments.drop(segments.all[number + 1 :], due_ms)
             self._unsynced_names = True
@@ -255,7 +257,7 @@ class ShapedLog(DurableLog):
         self.files.make_directory(self.directory)
         self._created = True
         with self._wholly():
-            due_ms = now_ms + self.config.file_delete_delay_ms
+            due_ms = self._removal_due_ms()
             active = self._segments.start_anew(offset, now_ms, due_ms)
             # The new name alone says where the log now begins and ends.
             self.files.sync_directory(self.directory)
@@ -334,7 +336,7 @@ class ShapedLog(DurableLog):
                 commit_swap(self.files, self.directory, base)
                 with self._lock:
                     self._require_health()
-                    due_ms = self._clock.now_ms() + self.config.file_delete_delay_ms
+                    due_ms = self._removal_due_ms()
                     doomed = [(s, s.rename(DELETED)) for s in old]
                 # Were an old one to come back, it would overlap the new.
                 self.files.sync_directory(self.directory)
@@ -406,8 +408,9 @@ class ShapedLog(DurableLog):
         """For DescribeProducers."""
         return self._load_producers()
 
-    def expire_producers(self, now_ms: int) -> int:
-        """Forget producers that sent nothing for `producer.id.expiration.ms`."""
+    def expire_producers(self, now_ms: float) -> int:
+        """Forget producers that sent nothing for `producer.id.expiration.ms`, by the monotonic
+        clock: were the other one set forward, all would be forgotten at once."""
         with self._lock:
             states = self._history.states
             # Not loaded means not written to since the start: loading will drop the old ones.
