@@ -15,18 +15,30 @@ of a descriptor, has dropped nothing: it is put off, and the log stays as it is.
 
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from headrace.core.errors import StorageError, StorageUnavailable
 from headrace.core.files import FileSystem, NotTried
 from headrace.core.ids import Offset, TopicId
 from headrace.core.seams import Clock
 from headrace.log import partition_metadata
+from headrace.log.compaction.request import Replacement
 from headrace.log.config import LogConfig
 from headrace.log.epochs import EpochCache
 from headrace.log.producer_history import ProducerHistory
 from headrace.log.rolling import roll_limit_ms
 from headrace.log.segment import Segment
 from headrace.log.segments import Segments
+
+
+@dataclass(slots=True)
+class HalfReplaced:
+    """A replacement that is committed on disk and not yet in place, and what it replaces."""
+
+    replacement: Replacement
+    old: list[Segment]
+    renamed: list[tuple[Segment, list[str]]] | None = None
+    """Once all of `old` is out of the way: from then on its names may be those of the new one."""
 
 
 class DurableLog:
@@ -38,6 +50,7 @@ class DurableLog:
         "_epochs",
         "_failure",
         "_flushing",
+        "_half_replaced",
         "_history",
         "_lock",
         "_lower_checkpoints",
@@ -90,6 +103,7 @@ class DurableLog:
         # Rolled segments whose indexes are not yet on disk.
         self._unsynced_indexes: tuple[Segment, ...] = ()
         self._truncations = 0
+        self._half_replaced: HalfReplaced | None = None
         self._failure: StorageError | None = None
         self._lower_checkpoints: Callable[[], None] | None = None
         # Taken in the order shaping, flushing, lock.

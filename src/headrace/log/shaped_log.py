@@ -10,7 +10,7 @@ finish.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from errno import ENOSPC
 from itertools import pairwise, takewhile
@@ -23,7 +23,7 @@ from headrace.log.compaction.plan import SegmentFacts
 from headrace.log.compaction.request import Replacement
 from headrace.log.compaction.swap import commit_swap, finish_swap
 from headrace.log.config import LogConfig
-from headrace.log.durable_log import DurableLog
+from headrace.log.durable_log import DurableLog, HalfReplaced
 from headrace.log.epochs import Entry, EpochCache
 from headrace.log.names import DELETED, LOG, offset_name
 from headrace.log.producer_state import ProducerStates
@@ -96,6 +96,7 @@ class ShapedLog(DurableLog):
     def apply_retention(self, now_ms: int, high_watermark: Offset) -> list[tuple[str, str]]:
         """Delete what may go; return path and reason of each segment deleted."""
         with self._shaping:
+            self._put_in_place()
             try:
                 with self._lock:
                     # Here, since it may have to make anew an index that appends add to.
@@ -177,28 +178,32 @@ class ShapedLog(DurableLog):
 
         The log then ends behind the last batch that is left: at `offset`, if one ended there.
         """
-        with self._shaping, self._lock:
-            if offset >= self.log_end_offset:
-                return
-            self._require_health()
-            try:
-                if offset < self._segments.all[0].base_offset:
-                    self._retreat(offset)
-                    self._start_anew(offset)
-                else:
-                    self._cut(offset)
-            except OSError as error:
-                raise StorageError(f"cannot truncate {self.directory}: {error}") from error
+        with self._shaping:
+            self._put_in_place()
+            with self._lock:
+                if offset >= self.log_end_offset:
+                    return
+                self._require_health()
+                try:
+                    if offset < self._segments.all[0].base_offset:
+                        self._retreat(offset)
+                        self._start_anew(offset)
+                    else:
+                        self._cut(offset)
+                except OSError as error:
+                    raise StorageError(f"cannot truncate {self.directory}: {error}") from error
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Remove everything; `offset` is given next."""
-        with self._shaping, self._lock:
-            self._require_health()
-            try:
-                self._retreat(min(offset, self.log_start_offset))
-                self._start_anew(offset)
-            except OSError as error:
-                raise StorageError(f"cannot truncate {self.directory}: {error}") from error
+        with self._shaping:
+            self._put_in_place()
+            with self._lock:
+                self._require_health()
+                try:
+                    self._retreat(min(offset, self.log_start_offset))
+                    self._start_anew(offset)
+                except OSError as error:
+                    raise StorageError(f"cannot truncate {self.directory}: {error}") from error
 
     @contextmanager
     def _wholly(self) -> Iterator[None]:
@@ -321,6 +326,7 @@ class ShapedLog(DurableLog):
         False, and the `.cleaned` files removed, if one of them is gone or was cut meanwhile.
         """
         with self._shaping:
+            self._put_in_place()
             base, old_bases = replacement.base_offset, set(replacement.old_base_offsets)
             old = [s for s in self._segments.all[:-1] if s.base_offset in old_bases]
             ends = {s.next_offset for s in old}
@@ -334,19 +340,61 @@ class ShapedLog(DurableLog):
                 return False
             try:
                 commit_swap(self.files, self.directory, base)
-                with self._lock:
-                    self._require_health()
-                    due_ms = self._removal_due_ms()
-                    doomed = [(s, s.rename(DELETED)) for s in old]
-                # Were an old one to come back, it would overlap the new.
-                self.files.sync_directory(self.directory)
-                finish_swap(self.files, self.directory, base)
-                better = Segment.existing(self.files, self.directory, base, replacement.next_offset)
-                with self._lock:
-                    self._segments.replace(doomed, better, due_ms)
             except OSError as error:
                 raise StorageError(f"cannot replace in {self.directory}: {error}") from error
+            self._half_replaced = HalfReplaced(replacement, old)
+            self._put_in_place()
         return True
+
+    @property
+    def is_half_replaced(self) -> bool:
+        """A replacement was committed and failed on its way: until it is finished the segments
+        are not those on disk, and cannot be compacted."""
+        return self._half_replaced is not None
+
+    def finish_replacement(self) -> None:
+        """Go on where a replacement has failed; the disk may have got room, or descriptors.
+
+        Whatever else changes the shape does so first: by their names on disk the old segments and
+        the new one cannot be told apart.
+        """
+        with self._shaping:
+            self._put_in_place()
+
+    def _put_in_place(self) -> None:
+        half = self._half_replaced
+        if half is None:
+            return
+        base = half.replacement.base_offset
+        try:
+            if half.renamed is None:
+                half.renamed = self._make_way(half.old)
+            finish_swap(self.files, self.directory, base)
+            better = Segment.existing(
+                self.files, self.directory, base, half.replacement.next_offset
+            )
+            with self._lock:
+                self._segments.replace(half.renamed, better, self._removal_due_ms())
+        except OSError as error:
+            raise StorageError(f"cannot replace in {self.directory}: {error}") from error
+        self._half_replaced = None
+
+    def _make_way(self, old: Sequence[Segment]) -> list[tuple[Segment, list[str]]]:
+        with self._lock:
+            self._require_health()
+            # What retention has dropped meanwhile is out of the way already.
+            renamed = [(s, s.rename(DELETED)) for s in old if s in self._segments.all]
+        try:
+            # Were an old one to come back, it would overlap the new.
+            self.files.sync_directory(self.directory)
+        except NotTried:
+            raise
+        except OSError:
+            # Nobody knows what is on disk, and a second sync would not say: the next start will
+            # finish what is committed.
+            self._half_replaced = None
+            raise
+        return renamed
 
     # Epochs and producers, read from disk when first needed
 
