@@ -11,7 +11,7 @@ finish.
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from errno import ENOSPC
 from itertools import pairwise, takewhile
 
@@ -21,7 +21,7 @@ from headrace.core.ids import LeaderEpoch, Offset
 from headrace.log.compaction.cleaned import remove_cleaned
 from headrace.log.compaction.plan import SegmentFacts
 from headrace.log.compaction.request import Replacement
-from headrace.log.compaction.swap import commit_swap, finish_swap
+from headrace.log.compaction.swap import commit_swap, finish_swap, undo_swap
 from headrace.log.config import LogConfig
 from headrace.log.durable_log import DurableLog, HalfReplaced
 from headrace.log.epochs import Entry, EpochCache
@@ -341,6 +341,8 @@ class ShapedLog(DurableLog):
             try:
                 commit_swap(self.files, self.directory, base)
             except OSError as error:
+                with suppress(OSError):
+                    undo_swap(self.files, self.directory, base)
                 raise StorageError(f"cannot replace in {self.directory}: {error}") from error
             self._half_replaced = HalfReplaced(replacement, old)
             self._put_in_place()

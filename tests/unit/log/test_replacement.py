@@ -112,24 +112,25 @@ def test_a_crash_finds_the_compacted_log_again() -> None:
     assert append(log, batch(producer_id=5, sequence=30)).first_offset == 30
 
 
-class FailingRename(Faults):
-    """The disk has no room for one of the renamings, counted from 1."""
+class FailingNames(Faults):
+    """The disk has no room for one change of names, or one sync of them, counted from 1."""
 
     number = 0
     count = 0
 
     def check(self, kind: str, path: str) -> None:
-        if kind == "rename":
+        if kind in ("rename", "sync_directory"):
             self.count += 1
             if self.count == self.number:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
 
-RENAMINGS = range(1, 13)
-"""Three to commit, six to make way (two segments), three to put the new one in place."""
+STEPS = [*range(1, 11), *range(12, 16)]
+"""To commit, to make way (two segments), to put the new one in place, each with its sync at the
+end. After the second sync has failed there is no going on: see the test below."""
 
 
-def half_replaced(renaming: int) -> tuple[LogDirectory, PartitionLog, FailingRename]:
+def half_replaced(step: int) -> tuple[LogDirectory, PartitionLog, FailingNames]:
     """Every third record has a key of its own, so that something is kept of each segment."""
     directory = open_directory(simulated_disk())
     log = directory.create(ORDERS, TOPIC_ID, COMPACTING)
@@ -138,27 +139,27 @@ def half_replaced(renaming: int) -> tuple[LogDirectory, PartitionLog, FailingRen
         record = Record(0, START_MS + number, key, b"value")
         append(log, encode_batch([record], producer_id=5, producer_epoch=0, base_sequence=number))
     directory.checkpoint()
-    faults = FailingRename()
+    faults = FailingNames()
     log.files.faults = faults  # type: ignore[attr-defined]  # simulated
     replacement = compacted(log, 1000).replacements[0]
     assert len(replacement.old_base_offsets) == 2
-    faults.number, faults.count = renaming, 0
+    faults.number, faults.count = step, 0
     with pytest.raises(StorageError):
         log.replace_segments(replacement)
     return directory, log, faults
 
 
-@pytest.mark.parametrize("renaming", RENAMINGS)
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("how", ["finished", "retention", "kill"])
-def test_a_replacement_that_failed_half_way_is_finished(renaming: int, how: str) -> None:
-    directory, log, _ = half_replaced(renaming)
+def test_a_replacement_that_failed_half_way_is_finished(step: int, how: str) -> None:
+    directory, log, _ = half_replaced(step)
     before = offsets(log)
     assert before[-1] == 29
     if how == "retention":
         log.update_config(replace(COMPACTING, cleanup_policy=frozenset(["compact", "delete"])))
-        log.advance_log_start(Offset(5))
+        log.advance_log_start(Offset(6))
         log.apply_retention(START_MS, log.log_end_offset)
-        before = [offset for offset in before if offset >= 5]
+        before = [offset for offset in before if offset >= 6]
     log.finish_replacement()
     assert not log.is_half_replaced
     for each in compacted(log).replacements:
@@ -176,6 +177,18 @@ def test_a_replacement_that_failed_half_way_is_finished(renaming: int, how: str)
         directory = open_directory(log.files)
     again = directory.create(ORDERS, TOPIC_ID, COMPACTING)
     assert offsets(again) == kept
+
+
+def test_names_that_may_not_be_on_disk_are_settled_by_the_next_start() -> None:
+    _, log, _ = half_replaced(11)
+    before = offsets(log)
+    assert not log.is_half_replaced
+    log.finish_replacement()
+    assert offsets(log) == before
+    again = open_directory(log.files.after_kill())  # type: ignore[attr-defined]  # simulated
+    kept = offsets(again.create(ORDERS, TOPIC_ID, COMPACTING))
+    assert set(kept) < set(before)
+    assert kept[-1] == 29
 
 
 def test_facts_tell_what_a_plan_wants_to_know() -> None:
