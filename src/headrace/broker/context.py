@@ -188,9 +188,14 @@ class RequestContext:
         except Exception:
             # Whoever calls back later serves others too and only logs this: without its answer
             # the client would wait for ever. Soon, so that answers before this one leave first.
-            asyncio.get_running_loop().call_soon(self.connection.close)
+            asyncio.get_running_loop().call_soon(self.hang_up)
             raise
         self._meter.answered(self, response)
+
+    def hang_up(self) -> None:
+        """End a request that cannot be answered, or whose sender wants no answer and must hear
+        that it failed."""
+        self.connection.close()
 
     def park(self) -> None:
         """The request waits because it asked to; that time is not held against the broker."""

@@ -106,6 +106,12 @@ class InProcessContext(RequestContext):
                 data.error_code, data.records = ErrorCode.KAFKA_STORAGE_ERROR, b""
         self._answer_with(response)
 
+    def hang_up(self) -> None:
+        """This request alone: clients of a door share its link."""
+        self._link.answered(self)
+        if not self.future.done():
+            self.future.set_exception(BrokerUnreachable("the broker could not answer"))
+
     def _answer_with(self, response: Message | None) -> None:
         self._link.answered(self)
         if not self.future.done():
@@ -204,7 +210,7 @@ class InProcessLink:
         raise AssertionError(f"{answer} {parts}: contexts of this link answer by themselves")
 
     def close(self) -> None:
-        """Handlers close what they must not answer; the client when it is done."""
+        """The client is done with it."""
         if self._closed:
             return
         self._closed = True
@@ -230,7 +236,7 @@ class InProcessLink:
             self._refuse(context, handler, request, error)
         except Exception:
             logger.exception("request failed: door=%s", self.client_software[1])
-            self.close()
+            context.hang_up()
         else:
             if response is not None:
                 context.reply(response)  # type: ignore[arg-type]  # only async handlers return awaitables
@@ -243,7 +249,7 @@ class InProcessLink:
                 self._refuse(context, handler, request, error)
             except Exception:
                 logger.exception("request failed: door=%s", self.client_software[1])
-                self.close()
+                context.hang_up()
             else:
                 context.reply(response)
 

@@ -328,7 +328,7 @@ class WaitingFetch:
         except Exception:
             # Nobody above us: without this the connection would wait for the answer forever.
             logger.exception("closing connection after a fault in a waiting fetch")
-            self._ctx.connection.close()
+            self._ctx.hang_up()
 
     def _leave(self) -> None:
         if self._timer is not None:

@@ -222,7 +222,7 @@ class _Work:
             _under_way.discard(task)
             if not task.cancelled() and task.exception() is not None:
                 logger.error("produce failed, closing connection", exc_info=task.exception())
-                connection.close()
+                self._ctx.hang_up()
             connection.go_on()
 
         task.add_done_callback(done)
@@ -268,7 +268,7 @@ class _Work:
         if request.acks == 0:
             if self.failed:
                 # The only way to tell a producer that wants no answers.
-                self._ctx.connection.close()
+                self._ctx.hang_up()
             self._ctx.reply(None)
             return None
         if self._waiting is None:
