@@ -144,25 +144,33 @@ class DurableLog:
                 dirty = self._segments.reaching_past(self.flushed_offset)
                 now_ms = self._clock.monotonic_ms()
             try:
-                self._sync(dirty, Segment.sync)
                 if directory:
-                    self._sync_birth()
-                if names:
-                    # A synced file whose name is lost is lost.
-                    self.files.sync_directory(self.directory)
-            except NotTried as error:
+                    self._name_owner()
+                self._sync_all(dirty, names=names, directory=directory)
+            except StorageError:
                 with self._lock:
                     self._unsynced_names |= names
                     self._unsynced_directory |= directory
-                raise self._sync_put_off(error) from error
-            except OSError as error:
-                raise self._sync_failed(error) from error
+                raise
             with self._lock:
                 # A truncation meanwhile may have put other batches where the synced ones were.
                 if truncations == self._truncations and end > self.flushed_offset:
                     self.flushed_offset = end
                     self.flushed_at_ms = now_ms
                 return self.flushed_offset
+
+    def _sync_all(self, dirty: Iterable[Segment], *, names: bool, directory: bool) -> None:
+        try:
+            self._sync(dirty, Segment.sync)
+            if directory:
+                self._sync_birth()
+            if names:
+                # A synced file whose name is lost is lost.
+                self.files.sync_directory(self.directory)
+        except NotTried as error:
+            raise self._sync_put_off(error) from error
+        except OSError as error:
+            raise self._sync_failed(error) from error
 
     def _sync(self, segments: Iterable[Segment], sync: Callable[[Segment], None]) -> None:
         for segment in segments:
@@ -173,16 +181,26 @@ class DurableLog:
                 if segment in self._segments.all:
                     raise
 
-    def _sync_birth(self) -> None:
-        """The first flush of a log: its directory's name, and whose it is.
+    def _name_owner(self) -> None:
+        """Before the first flush of a log: whose it is must be in its directory.
 
         Without the topic id in it, data of a deleted topic could be taken for that of a new one
-        of the same name.
+        of the same name; a crash right after the directory was made may have left it without.
+        No sync is tried here, so whatever fails may be tried again.
         """
-        if self.topic_id is not None:
-            # A crash right after the directory was made may have left it without.
+        if self.topic_id is None:
+            return
+        try:
             if partition_metadata.load(self.files, self.directory) is None:
                 partition_metadata.store(self.files, self.directory, self.topic_id)
+        except NotTried as error:
+            raise self._sync_put_off(error) from error
+        except OSError as error:
+            raise StorageError(f"cannot write in {self.directory}: {error}") from error
+
+    def _sync_birth(self) -> None:
+        """The first flush of a log: its directory's name, and whose it is."""
+        if self.topic_id is not None:
             partition_metadata.sync(self.files, self.directory)
         self.files.sync_directory(self.directory.rpartition("/")[0])
 
