@@ -6,7 +6,11 @@ from typing import Any, Final
 
 from headrace.core.errors import ErrorCode
 from headrace.node.node import Node
-from headrace.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headrace.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from headrace.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -54,14 +58,17 @@ class Client(RawClient):
     async def ask(self, request: Any, version: int) -> Any:
         return await self.call(request, version)
 
-    async def create(self, *names: str) -> None:
+    async def create(self, *names: str, **configs: str) -> None:
         topics = [
             CreatableTopic(
                 name=name,
                 num_partitions=len(PARTITIONS),
                 replication_factor=1,
                 assignments=[],
-                configs=[],
+                configs=[
+                    CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                    for key, value in configs.items()
+                ],
             )
             for name in names or ("t",)
         ]

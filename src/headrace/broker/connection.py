@@ -205,9 +205,9 @@ class Connection(asyncio.BufferedProtocol):
         """
         self._holds += 1
 
-    def finish_later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Go on with a request; the next one has to wait for that."""
-        self._dispatcher.start(work, self)
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run it; a node that stops waits for it."""
+        return self._dispatcher.start(work)
 
     def go_on(self) -> None:
         """To be called once for each `hold`."""

@@ -1,6 +1,7 @@
 """What a handler sees of the world: the services, who asks, and how to answer."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from headrace.replication.partition import Partition
     from headrace.replication.replicas import Replicas
     from headrace.security.principal import Principal
+
+logger = logging.getLogger(__name__)
 
 NO_ANSWER: Sequence[Part] = ()
 
@@ -133,7 +136,7 @@ class Caller(Protocol):
 
     def go_on(self) -> None: ...
 
-    def finish_later(self, work: Coroutine[Any, Any, None]) -> None: ...
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
 
     def close(self) -> None: ...
 
@@ -198,9 +201,32 @@ class RequestContext:
         except Exception:
             # Whoever calls back later serves others too and only logs this: without its answer
             # the client would wait for ever. Soon, so that answers before this one leave first.
-            asyncio.get_running_loop().call_soon(self.connection.close)
+            asyncio.get_running_loop().call_soon(self.hang_up)
             raise
         self._meter.answered(self, response)
+
+    def hang_up(self) -> None:
+        """End a request that cannot be answered, or whose sender wants no answer and must hear
+        that it failed."""
+        self.connection.close()
+
+    def finish_later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with it after the handler has returned; what is behind it has to wait for that."""
+        caller = self.connection
+
+        def done(task: asyncio.Task[None]) -> None:
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                logger.error(
+                    "request failed, closing connection: client=%s",
+                    caller.client_host,
+                    exc_info=error,
+                )
+                self.hang_up()
+            caller.go_on()
+
+        caller.hold()
+        caller.start(work).add_done_callback(done)
 
     def park(self) -> None:
         """The request waits because it asked to; that time is not held against the broker."""

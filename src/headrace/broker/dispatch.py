@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.context import RequestContext, Services
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 # Only record batches stay bytes. Everything else becomes objects, at up to fifty times the
 # size of the frame, so no frame made of them may be large.
 DECODED_BYTES_MAX = 8 * 1024 * 1024
+# How long a stop waits for requests under way.
+FINISH_SECONDS = 5
 
 
 class Dispatcher:
@@ -75,19 +78,13 @@ class Dispatcher:
             except TooManyItems:
                 self._go_on_in_worker(context, connection, handler, memoryview(bytearray(frame)))
                 return
-        self._handle(context, connection, handler, request)
+        self._handle(context, handler, request)
         if end == len(frame) and isinstance(request, ProduceRequest):
             learn(self._services, connection, frame, header, request, context.appended_to)
 
-    def _handle(
-        self,
-        context: RequestContext,
-        connection: "Connection",
-        handler: Handler,
-        request: Message,
-    ) -> None:
+    def _handle(self, context: RequestContext, handler: Handler, request: Message) -> None:
         if handler.is_async:
-            self.start(self._run(context, handler, request), connection)
+            context.finish_later(self._run(context, handler, request))
             return
         try:
             response = handler.call(context, request)
@@ -119,11 +116,11 @@ class Dispatcher:
         async def run() -> None:
             try:
                 request = await decode_in_worker(context, handler.request_class, frame)
-                self._handle(long_context, connection, handler, request)
+                self._handle(long_context, handler, request)
             except HeadraceError as error:
                 connection.refuse(error)
 
-        self.start(run(), connection)
+        context.finish_later(run())
 
     def _load(self, api_key: int) -> tuple[Route, Handler, ApiMeter]:
         route = ROUTES.get(api_key)
@@ -133,29 +130,19 @@ class Dispatcher:
         self._handlers[api_key] = loaded
         return loaded
 
-    def start(self, work: Coroutine[Any, Any, None], connection: "Connection") -> None:
-        """Go on with a request; the next one of its connection has to wait for that."""
-        connection.hold()
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run what a request has to do later."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(lambda done: self._finished(done, connection))
-
-    def _finished(self, task: asyncio.Task[None], connection: "Connection") -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            logger.error(
-                "request failed, closing connection: client=%s",
-                connection.client_host,
-                exc_info=error,
-            )
-            connection.close()
-        connection.go_on()
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def close(self) -> None:
         """Let requests under way finish; their callers have stopped reading new ones."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=5)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_SECONDS):
+                while self._tasks:  # one may begin another
+                    await asyncio.wait(tuple(self._tasks))
         self.kill()
 
     def kill(self) -> None:

@@ -106,6 +106,12 @@ class InProcessContext(RequestContext):
                 data.error_code, data.records = ErrorCode.KAFKA_STORAGE_ERROR, b""
         self._answer_with(response)
 
+    def hang_up(self) -> None:
+        """This request alone: clients of a door share its link."""
+        self._link.answered(self)
+        if not self.future.done():
+            self.future.set_exception(BrokerUnreachable("the broker could not answer"))
+
     def _answer_with(self, response: Message | None) -> None:
         self._link.answered(self)
         if not self.future.done():
@@ -205,7 +211,7 @@ class InProcessLink:
         raise AssertionError(f"{answer} {parts}: contexts of this link answer by themselves")
 
     def close(self) -> None:
-        """Handlers close what they must not answer; the client when it is done."""
+        """The client is done with it."""
         if self._closed:
             return
         self._closed = True
@@ -232,7 +238,7 @@ class InProcessLink:
             self._refuse(context, handler, request, error)
         except Exception:
             logger.exception("request failed: door=%s", self.client_software[1])
-            self.close()
+            context.hang_up()
         else:
             if response is not None:
                 context.reply(response)  # type: ignore[arg-type]  # only async handlers return awaitables
@@ -245,32 +251,18 @@ class InProcessLink:
                 self._refuse(context, handler, request, error)
             except Exception:
                 logger.exception("request failed: door=%s", self.client_software[1])
-                self.close()
+                context.hang_up()
             else:
                 context.reply(response)
 
         self.start(run())
 
-    def finish_later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Go on with a request; the next one has to wait for that."""
-
-        async def run() -> None:
-            try:
-                await work
-            except Exception:
-                logger.exception("request failed: door=%s", self.client_software[1])
-                self.close()
-            finally:
-                self.go_on()
-
-        self.hold()
-        self.start(run())
-
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run it beside the others; a link that closes waits for it."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _refuse(
         self, context: InProcessContext, handler: Handler, request: Message, error: HeadraceError

@@ -46,7 +46,7 @@ class LongRequestContext(RequestContext):
         if response is None:
             super().reply(None)
         else:
-            self.connection.finish_later(self._encode(response))
+            self.finish_later(self._encode(response))
 
     async def _encode(self, response: Message) -> None:
         encode = partial(encode_response_parts, response, self._version, self.header.correlation_id)

@@ -185,7 +185,7 @@ class MetadataLog:
                 log_timestamp_ms=self._last_timestamp_ms,
             )
             self._log.truncate_fully_and_start_at(self._log.log_end_offset)
-            self._log.remove_deleted(self._clock.now_ms())
+            self._log.remove_deleted(self._clock.monotonic_ms())
             snapshots.remove_older(self._files, self._path, newest)
         except OSError as error:
             raise StorageError(f"cannot take a snapshot in {self._path}: {error}") from error

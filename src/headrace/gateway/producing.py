@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headrace.client.aio.client import AsyncClient
+from headrace.client.core.flows import SHARED_CHANNEL
 from headrace.client.core.lookups import partition_error
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.gateway.batching import NOBODY, Batch, Packer, spread
@@ -33,6 +34,9 @@ class Producing:
         self._claims = claims
         self._limits = limits
         self._turns: dict[str, int] = {}
+        # Brokers hang up on whoever wants no answers and sends what they refuse; the connection
+        # of all others must not be the one.
+        self._without_answers = client.new_channel()
 
     async def produce(
         self,
@@ -84,6 +88,7 @@ class Producing:
             timeout_ms=timeout_ms,
             may_repeat=key is not None,
             batches_max=None if key is None else BATCHES_REMEMBERED,
+            channel=SHARED_CHANNEL if acks else self._without_answers,
         )
         await send.run(queues)
         return _outcomes(topic, records, send.done, strays, count, acks)

@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace.client.aio.client import AsyncClient
 from headrace.client.core.failures import BrokerNotReached, error_for
-from headrace.client.core.flows import Ask
+from headrace.client.core.flows import SHARED_CHANNEL, Ask
 from headrace.client.core.lookups import STALE_METADATA, partition_error
 from headrace.client.core.models import ConfigResource, ResourceType
 from headrace.core.errors import ErrorCode, HeadraceError
@@ -77,6 +77,7 @@ class Send:
         timeout_ms: float,
         may_repeat: bool,
         batches_max: int | None = None,
+        channel: int = SHARED_CHANNEL,
     ) -> None:
         """`may_repeat` when a batch that is written twice does no harm.
 
@@ -89,6 +90,7 @@ class Send:
         self._acks = acks
         self._may_repeat = may_repeat
         self._batches_max = batches_max
+        self._channel = channel
         self._deadline_ms = client.now_ms() + timeout_ms
         self._queues: dict[int, list[Batch]] = {}
         self._too_large: list[Batch] = []
@@ -153,6 +155,7 @@ class Send:
             left_ms + _ANSWER_MS,
             version_max=1000 if topic_id != NO_TOPIC_ID else _LAST_VERSION_BY_NAME,
             expects_answer=self._acks != 0,
+            channel=self._channel,
         )
 
     def _judge(

@@ -90,8 +90,8 @@ class LogDirectory:
         names = files.list_directory(path)
         self._on_disk = {tp for name in names if (tp := parse_partition(name)) is not None}
         # Partitions whose directories are still to be renamed, and when their files may go.
-        self._deleted: dict[TopicPartition, int] = {}
-        self._parting = {f"{path}/{name}": 0 for name in names if is_deleted_partition(name)}
+        self._deleted: dict[TopicPartition, float] = {}
+        self._parting = {f"{path}/{name}": 0.0 for name in names if is_deleted_partition(name)}
         # One writer of checkpoint files at a time; the tables are taken, and kept here as what
         # is on disk, inside it. A log's own lock may be held around it, never the reverse.
         self._checkpointing = threading.Lock()
@@ -224,7 +224,7 @@ class LogDirectory:
             del self.logs[partition]
         if partition in self._on_disk:
             delay_ms = 0 if log is None else log.config.file_delete_delay_ms
-            self._deleted[partition] = self._clock.now_ms() + delay_ms
+            self._deleted[partition] = self._clock.monotonic_ms() + delay_ms
 
     def take_offline(self, partition: TopicPartition) -> None:
         """Let go of a log that cannot be used; its directory stays, as if it had not been opened.
@@ -290,7 +290,7 @@ class LogDirectory:
             if self.remembers(partition):
                 self._write_both()
 
-    def _part_with(self, partition: TopicPartition, suffix: str, due_ms: int | None) -> None:
+    def _part_with(self, partition: TopicPartition, suffix: str, due_ms: float | None) -> None:
         name = parting_name(partition, self._randomness.uuid().hex, suffix)
         try:
             self._files.rename(f"{self.path}/{partition}", f"{self.path}/{name}")
@@ -300,8 +300,9 @@ class LogDirectory:
             self._parting[f"{self.path}/{name}"] = due_ms
         self._on_disk.discard(partition)
 
-    def remove_deleted(self, now_ms: int) -> None:
-        """Remove files of deleted partitions and segments whose time has come.
+    def remove_deleted(self, now_ms: float) -> None:
+        """Remove files of deleted partitions and segments whose time has come, by the monotonic
+        clock.
 
         What cannot be removed keeps nothing else, and is tried again the next time.
         """

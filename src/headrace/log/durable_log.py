@@ -15,18 +15,30 @@ of a descriptor, has dropped nothing: it is put off, and the log stays as it is.
 
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from headrace.core.errors import StorageError, StorageUnavailable
 from headrace.core.files import FileSystem, NotTried
 from headrace.core.ids import Offset, TopicId
 from headrace.core.seams import Clock
 from headrace.log import partition_metadata
+from headrace.log.compaction.request import Replacement
 from headrace.log.config import LogConfig
 from headrace.log.epochs import EpochCache
 from headrace.log.producer_history import ProducerHistory
 from headrace.log.rolling import roll_limit_ms
 from headrace.log.segment import Segment
 from headrace.log.segments import Segments
+
+
+@dataclass(slots=True)
+class HalfReplaced:
+    """A replacement that is committed on disk and not yet in place, and what it replaces."""
+
+    replacement: Replacement
+    old: list[Segment]
+    renamed: list[tuple[Segment, list[str]]] | None = None
+    """Once all of `old` is out of the way: from then on its names may be those of the new one."""
 
 
 class DurableLog:
@@ -38,6 +50,7 @@ class DurableLog:
         "_epochs",
         "_failure",
         "_flushing",
+        "_half_replaced",
         "_history",
         "_lock",
         "_lower_checkpoints",
@@ -71,14 +84,14 @@ class DurableLog:
         self.log_start_offset = Offset(start)
         self.log_end_offset = Offset(start)
         self.flushed_offset = Offset(start)
-        self.flushed_at_ms = clock.now_ms()
+        self.flushed_at_ms = clock.monotonic_ms()
         # What recovery may start from, and what of that is known to be written down on disk.
         self.checkpointed_offset = Offset(start)
         self.recovery_point = Offset(start)
         self.bytes_since_checkpoint = 0
         self._clock = clock
         self._segments = Segments(
-            files, directory, (Segment(files, directory, start, self.flushed_at_ms),)
+            files, directory, (Segment(files, directory, start, clock.now_ms()),)
         )
         self._history = ProducerHistory(files, directory)
         self._epochs: EpochCache | None = EpochCache()  # None: not yet loaded
@@ -90,6 +103,7 @@ class DurableLog:
         # Rolled segments whose indexes are not yet on disk.
         self._unsynced_indexes: tuple[Segment, ...] = ()
         self._truncations = 0
+        self._half_replaced: HalfReplaced | None = None
         self._failure: StorageError | None = None
         self._lower_checkpoints: Callable[[], None] | None = None
         # Taken in the order shaping, flushing, lock.
@@ -128,27 +142,35 @@ class DurableLog:
                 # Readers will soon ask for everything up to here and no further.
                 active.remember(end, active.size)
                 dirty = self._segments.reaching_past(self.flushed_offset)
-                now_ms = self._clock.now_ms()
+                now_ms = self._clock.monotonic_ms()
             try:
-                self._sync(dirty, Segment.sync)
                 if directory:
-                    self._sync_birth()
-                if names:
-                    # A synced file whose name is lost is lost.
-                    self.files.sync_directory(self.directory)
-            except NotTried as error:
+                    self._name_owner()
+                self._sync_all(dirty, names=names, directory=directory)
+            except StorageError:
                 with self._lock:
                     self._unsynced_names |= names
                     self._unsynced_directory |= directory
-                raise self._sync_put_off(error) from error
-            except OSError as error:
-                raise self._sync_failed(error) from error
+                raise
             with self._lock:
                 # A truncation meanwhile may have put other batches where the synced ones were.
                 if truncations == self._truncations and end > self.flushed_offset:
                     self.flushed_offset = end
                     self.flushed_at_ms = now_ms
                 return self.flushed_offset
+
+    def _sync_all(self, dirty: Iterable[Segment], *, names: bool, directory: bool) -> None:
+        try:
+            self._sync(dirty, Segment.sync)
+            if directory:
+                self._sync_birth()
+            if names:
+                # A synced file whose name is lost is lost.
+                self.files.sync_directory(self.directory)
+        except NotTried as error:
+            raise self._sync_put_off(error) from error
+        except OSError as error:
+            raise self._sync_failed(error) from error
 
     def _sync(self, segments: Iterable[Segment], sync: Callable[[Segment], None]) -> None:
         for segment in segments:
@@ -159,16 +181,26 @@ class DurableLog:
                 if segment in self._segments.all:
                     raise
 
-    def _sync_birth(self) -> None:
-        """The first flush of a log: its directory's name, and whose it is.
+    def _name_owner(self) -> None:
+        """Before the first flush of a log: whose it is must be in its directory.
 
         Without the topic id in it, data of a deleted topic could be taken for that of a new one
-        of the same name.
+        of the same name; a crash right after the directory was made may have left it without.
+        No sync is tried here, so whatever fails may be tried again.
         """
-        if self.topic_id is not None:
-            # A crash right after the directory was made may have left it without.
+        if self.topic_id is None:
+            return
+        try:
             if partition_metadata.load(self.files, self.directory) is None:
                 partition_metadata.store(self.files, self.directory, self.topic_id)
+        except NotTried as error:
+            raise self._sync_put_off(error) from error
+        except OSError as error:
+            raise StorageError(f"cannot write in {self.directory}: {error}") from error
+
+    def _sync_birth(self) -> None:
+        """The first flush of a log: its directory's name, and whose it is."""
+        if self.topic_id is not None:
             partition_metadata.sync(self.files, self.directory)
         self.files.sync_directory(self.directory.rpartition("/")[0])
 
@@ -190,8 +222,12 @@ class DurableLog:
             and (self._unsynced_names or self._unsynced_directory or not first.exists)
         )
 
-    def flush_due(self, now_ms: int) -> bool:
-        """Whether `flush.messages` or `flush.ms` asks for a flush, whoever waits for one."""
+    def flush_due(self, now_ms: float) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for a flush, whoever waits for one.
+
+        `now_ms` is of the monotonic clock, as everywhere where a period is measured that does not
+        outlive the process: a clock that is set back by hours must not put it off for so long.
+        """
         unflushed = self.log_end_offset - self.flushed_offset
         return unflushed > 0 and (
             unflushed >= self.config.flush_messages
@@ -257,9 +293,10 @@ class DurableLog:
             self._epochs.store(self.files, self.directory)
             self._unsynced_names = True
 
-    def remove_deleted(self, now_ms: int | None = None) -> int:
-        """Remove the files of segments deleted long enough ago (of all, without a time); return
-        how many segments. What cannot be removed is tried again the next time."""
+    def remove_deleted(self, now_ms: float | None = None) -> int:
+        """Remove the files of segments deleted long enough ago, by the monotonic clock (of all,
+        without a time); return how many segments. What cannot be removed is tried again the next
+        time."""
         with self._lock:
             doomed = self._segments.take_doomed(now_ms)
         removed = 0

@@ -168,6 +168,7 @@ class IndexedFile:
         """Take the files out of the log by a name that says so; return their new paths.
 
         They are opened first: an open file follows its name, so whoever reads here can finish.
+        After an error it may be called again, and goes on where it was.
         """
         renamed: list[str] = []
         for part in SEGMENT_SUFFIXES:
@@ -175,7 +176,9 @@ class IndexedFile:
             if self.files.exists(old):
                 _ = self.file if part == LOG else self._index(part).open()
                 self.files.rename(old, old + suffix)
-                renamed.append(old + suffix)
+            elif not self.files.exists(old + suffix):
+                continue
+            renamed.append(old + suffix)
         return renamed
 
     # Taking note of batches

@@ -163,6 +163,13 @@ class PartitionLog(ShapedLog):
             time_ms = header.max_timestamp if header.uses_append_time else -1
             return AppendInfo(first, Offset(offset - 1), time_ms, self.log_start_offset, False)
 
+    def sent_before(self, header: BatchHeader) -> AppendInfo | None:
+        """Where the batch is that a producer sends again; None if it is not known."""
+        with self._lock:
+            self._require_health()
+            batch = self._load_producers().sent_before(header)
+        return None if batch is None else self._answer_duplicate(batch)
+
     def _ready_to_append(self) -> tuple[ProducerStates, EpochCache]:
         self._require_health()
         return self._load_producers(), self._load_epochs()

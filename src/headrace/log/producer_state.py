@@ -59,9 +59,10 @@ class Producer:
         self.transaction_start = -1
         self.last_timestamp = -1
         # Whether it appended (or was loaded) since expiry last looked, and when that look found
-        # it so. By the broker's clock: records carry whatever time their sender likes.
+        # it so. By the broker's monotonic clock: records carry whatever time their sender likes,
+        # and the wall clock may be set.
         self.seen = True
-        self.seen_ms = -1
+        self.seen_ms = -1.0
 
     @property
     def last_sequence(self) -> int:
@@ -108,10 +109,9 @@ class ProducerStates:
             last = producer.last_sequence
             if sequence == (last + 1) & _SEQUENCE_MASK:
                 return None
-            last_sequence = header.last_sequence
-            for batch in producer.batches:
-                if batch.last_sequence == last_sequence and batch.first_sequence == sequence:
-                    return batch
+            kept = self.sent_before(header)
+            if kept is not None:
+                return kept
             raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} sent sequence {sequence} after {last}",
@@ -128,6 +128,16 @@ class ProducerStates:
                 f"producer {header.producer_id} begins epoch {header.producer_epoch} "
                 f"with sequence {sequence}",
             )
+        return None
+
+    def sent_before(self, header: BatchHeader) -> SentBatch | None:
+        """The batch kept of which this one is a copy."""
+        producer = self._producers.get(header.producer_id)
+        if producer is not None and producer.epoch == header.producer_epoch:
+            sequence, last_sequence = header.base_sequence, header.last_sequence
+            for batch in producer.batches:
+                if batch.last_sequence == last_sequence and batch.first_sequence == sequence:
+                    return batch
         return None
 
     def update(self, header: BatchHeader, last_offset: int) -> None:
@@ -153,7 +163,7 @@ class ProducerStates:
         if attributes & TRANSACTIONAL_BIT and producer.transaction_start < 0:
             producer.transaction_start = last_offset - delta
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
+    def expire(self, now_ms: float, expiration_ms: int) -> int:
         """Forget producers that sent nothing for too long; one in a transaction stays.
 
         Never too soon: silence counts from the look that found a producer alive, at most one

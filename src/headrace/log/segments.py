@@ -17,7 +17,7 @@ _base_offset = attrgetter("base_offset")
 class Doomed(NamedTuple):
     """A segment that is out of the log, where its files are, and when they may be removed."""
 
-    due_ms: int
+    due_ms: float
     segment: Segment
     paths: list[str]
 
@@ -87,7 +87,7 @@ class Segments:
         self.all = segments
         self.active = segments[-1]
 
-    def drop(self, doomed: Sequence[Segment], due_ms: int) -> None:
+    def drop(self, doomed: Sequence[Segment], due_ms: float) -> None:
         """Take segments out and rename their files; the files themselves go at `due_ms`."""
         # First, so that one that cannot be renamed is still known and can be dropped again.
         self._doom(doomed, due_ms)
@@ -95,7 +95,7 @@ class Segments:
         self._set(tuple(segment for segment in self.all if segment not in gone))
 
     def replace(
-        self, renamed: Sequence[tuple[Segment, list[str]]], better: Segment, due_ms: int
+        self, renamed: Sequence[tuple[Segment, list[str]]], better: Segment, due_ms: float
     ) -> None:
         """Put `better` in the place of segments whose files are out of the way already."""
         gone = {segment for segment, _ in renamed}
@@ -103,7 +103,7 @@ class Segments:
         self._set(tuple(sorted((*kept, better), key=_base_offset)))
         self._doomed = [*(self._doomed or ()), *(Doomed(due_ms, s, paths) for s, paths in renamed)]
 
-    def start_anew(self, base_offset: Offset, now_ms: int, due_ms: int) -> Segment:
+    def start_anew(self, base_offset: Offset, now_ms: int, due_ms: float) -> Segment:
         """Let go of everything and begin at `base_offset`."""
         doomed = [segment for segment in self.all if segment.size or segment.exists]
         self._doom(doomed, due_ms)
@@ -112,13 +112,13 @@ class Segments:
         self._set((segment,))
         return segment
 
-    def _doom(self, segments: Sequence[Segment], due_ms: int) -> None:
+    def _doom(self, segments: Sequence[Segment], due_ms: float) -> None:
         if self._doomed is None:
             self._doomed = []
         for segment in segments:
             self._doomed.append(Doomed(due_ms, segment, segment.rename(DELETED)))
 
-    def take_doomed(self, now_ms: int | None = None) -> list[Doomed]:
+    def take_doomed(self, now_ms: float | None = None) -> list[Doomed]:
         """Segments whose time has come (all, without a time); the caller removes their files."""
         due: list[Doomed] = []
         later: list[Doomed] = []

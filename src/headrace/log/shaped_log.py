@@ -10,8 +10,8 @@ finish.
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from errno import ENOSPC
 from itertools import pairwise, takewhile
 
@@ -21,9 +21,9 @@ from headrace.core.ids import LeaderEpoch, Offset
 from headrace.log.compaction.cleaned import remove_cleaned
 from headrace.log.compaction.plan import SegmentFacts
 from headrace.log.compaction.request import Replacement
-from headrace.log.compaction.swap import commit_swap, finish_swap
+from headrace.log.compaction.swap import commit_swap, finish_swap, undo_swap
 from headrace.log.config import LogConfig
-from headrace.log.durable_log import DurableLog
+from headrace.log.durable_log import DurableLog, HalfReplaced
 from headrace.log.epochs import Entry, EpochCache
 from headrace.log.names import DELETED, LOG, offset_name
 from headrace.log.producer_state import ProducerStates
@@ -96,6 +96,7 @@ class ShapedLog(DurableLog):
     def apply_retention(self, now_ms: int, high_watermark: Offset) -> list[tuple[str, str]]:
         """Delete what may go; return path and reason of each segment deleted."""
         with self._shaping:
+            self._put_in_place()
             try:
                 with self._lock:
                     # Here, since it may have to make anew an index that appends add to.
@@ -109,14 +110,12 @@ class ShapedLog(DurableLog):
                     log_start=self.log_start_offset,
                     high_watermark=high_watermark,
                 )
-                deleted = self._delete_oldest(
-                    [(segment, ends[segment]) for segment, _ in expired], now_ms
-                )
+                deleted = self._delete_oldest([(segment, ends[segment]) for segment, _ in expired])
             except OSError as error:
                 raise StorageError(f"cannot delete from {self.directory}: {error}") from error
         return [(segment.path(), reason) for segment, reason in expired[:deleted]]
 
-    def _delete_oldest(self, expired: list[tuple[Segment, Offset]], now_ms: int) -> int:
+    def _delete_oldest(self, expired: list[tuple[Segment, Offset]]) -> int:
         """Delete the segments that still end where they did when they were judged."""
         with self._lock:
             unchanged = takewhile(lambda judged: judged[0].next_offset == judged[1], expired)
@@ -135,7 +134,7 @@ class ShapedLog(DurableLog):
                 # First, so that a reader who no longer finds a segment knows why.
                 following = self._segments.all[1].base_offset
                 self.log_start_offset = max(self.log_start_offset, following)
-                self._segments.drop([segment], now_ms + self.config.file_delete_delay_ms)
+                self._segments.drop([segment], self._removal_due_ms())
             # One by one, since a directory promises no order: were an older segment to come back
             # without its successor, recovery would find a hole and end the log there.
             self.files.sync_directory(self.directory)
@@ -144,6 +143,10 @@ class ShapedLog(DurableLog):
             self.flushed_offset = max(self.flushed_offset, following)
             self._load_epochs().truncate_start(self.log_start_offset)
         return len(segments)
+
+    def _removal_due_ms(self) -> float:
+        """When files that are renamed now may go, by the monotonic clock."""
+        return self._clock.monotonic_ms() + self.config.file_delete_delay_ms
 
     def _ready_to_go(self, segments: list[Segment]) -> list[Segment]:
         """Make sure that what must outlast the oldest segments is written; those that may go now.
@@ -175,28 +178,32 @@ class ShapedLog(DurableLog):
 
         The log then ends behind the last batch that is left: at `offset`, if one ended there.
         """
-        with self._shaping, self._lock:
-            if offset >= self.log_end_offset:
-                return
-            self._require_health()
-            try:
-                if offset < self._segments.all[0].base_offset:
-                    self._retreat(offset)
-                    self._start_anew(offset)
-                else:
-                    self._cut(offset)
-            except OSError as error:
-                raise StorageError(f"cannot truncate {self.directory}: {error}") from error
+        with self._shaping:
+            self._put_in_place()
+            with self._lock:
+                if offset >= self.log_end_offset:
+                    return
+                self._require_health()
+                try:
+                    if offset < self._segments.all[0].base_offset:
+                        self._retreat(offset)
+                        self._start_anew(offset)
+                    else:
+                        self._cut(offset)
+                except OSError as error:
+                    raise StorageError(f"cannot truncate {self.directory}: {error}") from error
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Remove everything; `offset` is given next."""
-        with self._shaping, self._lock:
-            self._require_health()
-            try:
-                self._retreat(min(offset, self.log_start_offset))
-                self._start_anew(offset)
-            except OSError as error:
-                raise StorageError(f"cannot truncate {self.directory}: {error}") from error
+        with self._shaping:
+            self._put_in_place()
+            with self._lock:
+                self._require_health()
+                try:
+                    self._retreat(min(offset, self.log_start_offset))
+                    self._start_anew(offset)
+                except OSError as error:
+                    raise StorageError(f"cannot truncate {self.directory}: {error}") from error
 
     @contextmanager
     def _wholly(self) -> Iterator[None]:
@@ -236,7 +243,7 @@ class ShapedLog(DurableLog):
         self._retreat(end)
         # Not synced: should the names come back, recovery finds that these segments do not
         # connect to the one that was cut, or are of an older epoch, and drops them again.
-        due_ms = self._clock.now_ms() + self.config.file_delete_delay_ms
+        due_ms = self._removal_due_ms()
         with self._wholly():
             segments.drop(segments.all[number + 1 :], due_ms)
             self._unsynced_names = True
@@ -255,7 +262,7 @@ class ShapedLog(DurableLog):
         self.files.make_directory(self.directory)
         self._created = True
         with self._wholly():
-            due_ms = now_ms + self.config.file_delete_delay_ms
+            due_ms = self._removal_due_ms()
             active = self._segments.start_anew(offset, now_ms, due_ms)
             # The new name alone says where the log now begins and ends.
             self.files.sync_directory(self.directory)
@@ -319,6 +326,7 @@ class ShapedLog(DurableLog):
         False, and the `.cleaned` files removed, if one of them is gone or was cut meanwhile.
         """
         with self._shaping:
+            self._put_in_place()
             base, old_bases = replacement.base_offset, set(replacement.old_base_offsets)
             old = [s for s in self._segments.all[:-1] if s.base_offset in old_bases]
             ends = {s.next_offset for s in old}
@@ -332,19 +340,63 @@ class ShapedLog(DurableLog):
                 return False
             try:
                 commit_swap(self.files, self.directory, base)
-                with self._lock:
-                    self._require_health()
-                    due_ms = self._clock.now_ms() + self.config.file_delete_delay_ms
-                    doomed = [(s, s.rename(DELETED)) for s in old]
-                # Were an old one to come back, it would overlap the new.
-                self.files.sync_directory(self.directory)
-                finish_swap(self.files, self.directory, base)
-                better = Segment.existing(self.files, self.directory, base, replacement.next_offset)
-                with self._lock:
-                    self._segments.replace(doomed, better, due_ms)
             except OSError as error:
+                with suppress(OSError):
+                    undo_swap(self.files, self.directory, base)
                 raise StorageError(f"cannot replace in {self.directory}: {error}") from error
+            self._half_replaced = HalfReplaced(replacement, old)
+            self._put_in_place()
         return True
+
+    @property
+    def is_half_replaced(self) -> bool:
+        """A replacement was committed and failed on its way: until it is finished the segments
+        are not those on disk, and cannot be compacted."""
+        return self._half_replaced is not None
+
+    def finish_replacement(self) -> None:
+        """Go on where a replacement has failed; the disk may have got room, or descriptors.
+
+        Whatever else changes the shape does so first: by their names on disk the old segments and
+        the new one cannot be told apart.
+        """
+        with self._shaping:
+            self._put_in_place()
+
+    def _put_in_place(self) -> None:
+        half = self._half_replaced
+        if half is None:
+            return
+        base = half.replacement.base_offset
+        try:
+            if half.renamed is None:
+                half.renamed = self._make_way(half.old)
+            finish_swap(self.files, self.directory, base)
+            better = Segment.existing(
+                self.files, self.directory, base, half.replacement.next_offset
+            )
+            with self._lock:
+                self._segments.replace(half.renamed, better, self._removal_due_ms())
+        except OSError as error:
+            raise StorageError(f"cannot replace in {self.directory}: {error}") from error
+        self._half_replaced = None
+
+    def _make_way(self, old: Sequence[Segment]) -> list[tuple[Segment, list[str]]]:
+        with self._lock:
+            self._require_health()
+            # What retention has dropped meanwhile is out of the way already.
+            renamed = [(s, s.rename(DELETED)) for s in old if s in self._segments.all]
+        try:
+            # Were an old one to come back, it would overlap the new.
+            self.files.sync_directory(self.directory)
+        except NotTried:
+            raise
+        except OSError:
+            # Nobody knows what is on disk, and a second sync would not say: the next start will
+            # finish what is committed.
+            self._half_replaced = None
+            raise
+        return renamed
 
     # Epochs and producers, read from disk when first needed
 
@@ -406,8 +458,9 @@ class ShapedLog(DurableLog):
         """For DescribeProducers."""
         return self._load_producers()
 
-    def expire_producers(self, now_ms: int) -> int:
-        """Forget producers that sent nothing for `producer.id.expiration.ms`."""
+    def expire_producers(self, now_ms: float) -> int:
+        """Forget producers that sent nothing for `producer.id.expiration.ms`, by the monotonic
+        clock: were the other one set forward, all would be forgotten at once."""
         with self._lock:
             states = self._history.states
             # Not loaded means not written to since the start: loading will drop the old ones.

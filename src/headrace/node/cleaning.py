@@ -61,6 +61,7 @@ class Cleaning:
         directory = self._replicas.directory
         self._checkpoint.retain((*directory.logs, *directory.partitions_on_disk))
         tried: set[Partition] = set()
+        await self._finish_replacements(tried)
         while (job := self._most_urgent(tried)) is not None:
             tried.add(job.partition)
             try:
@@ -69,6 +70,15 @@ class Cleaning:
                 if job.partition.retired:
                     continue
                 self._report(job.partition, error)
+
+    async def _finish_replacements(self, tried: set[Partition]) -> None:
+        for partition in [each for each in self._replicas if each.log.is_half_replaced]:
+            try:
+                await self._executor.run(partition.log.finish_replacement)
+            except Exception as error:
+                tried.add(partition)
+                if not partition.retired:
+                    self._report(partition, error)
 
     def _most_urgent(self, tried: set[Partition]) -> Job | None:
         now_ms = self._clock.now_ms()

@@ -145,7 +145,9 @@ class Housekeeping:
         for partition in list(self._replicas):
             if partition.retired:
                 continue
-            gone = await self._executor.run(partial(_delete_expired, partition, now_ms))
+            gone = await self._executor.run(
+                partial(_delete_expired, partition, now_ms, self._clock.monotonic_ms())
+            )
             for path, reason in gone:
                 self.counts.deleted_segments += 1
                 logger.info(
@@ -154,7 +156,7 @@ class Housekeeping:
                 deleted = True
         directory = self._replicas.directory
         # First what makes room: on a full disk the checkpoint needs it.
-        await self._executor.run(lambda: directory.remove_deleted(now_ms))
+        await self._executor.run(partial(directory.remove_deleted, self._clock.monotonic_ms()))
         if deleted:
             await self._executor.run(directory.checkpoint)
 
@@ -173,18 +175,20 @@ class Housekeeping:
         )
 
     async def _flush_overdue(self) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         for partition in [each for each in self._replicas if each.log.flush_due(now_ms)]:
             # One whose disk has failed says so to its writers; the others go on.
             if partition.log.failure is None:
                 self._flush(partition)
 
 
-def _delete_expired(partition: Partition, now_ms: int) -> list[tuple[str, str]]:
+def _delete_expired(
+    partition: Partition, now_ms: int, monotonic_ms: float
+) -> list[tuple[str, str]]:
     """Path and reason per segment deleted; a partition that fails does not hold up the others."""
     try:
         deleted = partition.log.apply_retention(now_ms, partition.high_watermark)
-        partition.log.expire_producers(now_ms)
+        partition.log.expire_producers(monotonic_ms)
         return deleted
     except Exception as error:  # whatever it was: the other partitions have their turn
         if not partition.retired:

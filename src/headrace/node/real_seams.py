@@ -10,6 +10,8 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID, uuid4
 
+from headrace.core.errors import StorageUnavailable
+
 T = TypeVar("T")
 
 # Flushes (up to four at a time), checkpoints, retention, cleaning and start-up scans: each mostly
@@ -53,12 +55,13 @@ class ThreadExecutor:
         self._under_way = 0
 
     async def run(self, call: Callable[[], T]) -> T:
+        """Raises `StorageUnavailable` where there is no thread and none can be had."""
         loop = asyncio.get_running_loop()
         job = _Job(call, loop, loop.create_future())
         self._under_way += 1
-        if len(self._threads) < min(self._under_way, WORKERS):
-            self._add_thread()
         try:
+            if len(self._threads) < min(self._under_way, WORKERS):
+                self._add_thread()
             self._jobs.put(job)
             result: T = await job.outcome
             return result
@@ -66,10 +69,19 @@ class ThreadExecutor:
             self._under_way -= 1
 
     def _add_thread(self) -> None:
+        """Where the system has none to give, those that are there have to do, until it has."""
         name = f"headrace-{len(self._threads)}"
         thread = threading.Thread(target=_work, args=(self._jobs,), name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if not self._threads:
+                raise StorageUnavailable(
+                    f"no thread to ask the disk with: {error}",
+                    hint="raise the limit of processes and threads (ulimit -u, pids.max)",
+                ) from error
+        else:
+            self._threads.append(thread)
 
     def close(self) -> None:
         """Finish what was asked for; nothing may be asked for any more."""

@@ -4,7 +4,12 @@ from headrace.core.errors import ApiError, ErrorCode
 from headrace.log.partition_log import AppendInfo
 from headrace.protocol.records.budget import Budget
 from headrace.protocol.records.encode import recompress
-from headrace.protocol.records.header import BatchHeader, parse_header
+from headrace.protocol.records.header import (
+    HEADER_SIZE,
+    BatchHeader,
+    crc_matches,
+    parse_header,
+)
 from headrace.protocol.records.patch import set_append_time
 from headrace.protocol.records.validate import check_batches, validate_records
 from headrace.replication.partition import Partition
@@ -29,13 +34,16 @@ def append_produced(
     records have to be looked at and are too many for the budget: then `check_produced` in a
     worker, without one, and `Partition.append` here.
     """
-    checked = check_produced(
-        partition.settings,
-        records,
-        now_ms=now_ms,
-        produce_version=produce_version,
-        budget=budget,
-    )
+    try:
+        checked = check_produced(
+            partition.settings,
+            records,
+            now_ms=now_ms,
+            produce_version=produce_version,
+            budget=budget,
+        )
+    except ApiError as refusal:
+        return appended_before(partition, records, refusal)
     return partition.append(checked[0], checked[1], acks)
 
 
@@ -67,3 +75,18 @@ def check_produced(
         set_append_time(records, 0, now_ms)
         batches = [(0, parse_header(records))]
     return batches, records
+
+
+def appended_before(partition: Partition, records: memoryview, refusal: ApiError) -> AppendInfo:
+    """Where a batch is that would be refused now and is in the log all the same.
+
+    What is asked of a batch depends on the time and on the topic's configs of the moment. Whoever
+    sends again what was taken then must not be told that it was not. Raises `refusal` otherwise.
+    """
+    if len(records) >= HEADER_SIZE:
+        header = parse_header(records)
+        if header.producer_id >= 0 and header.size == len(records):
+            known = partition.log.sent_before(header)
+            if known is not None and crc_matches(records, 0, header):
+                return known
+    raise refusal

@@ -16,6 +16,7 @@ from headrace.gateway import (
     TooManyKeys,
     TooManyRecords,
 )
+from headrace.node.real_seams import RealClock
 from headrace.protocol.messages.fetch import FetchRequest
 from tests.support.brokers import HeadraceProcess
 from tests.support.gateways import FORMS, gateway_of, local_gateway, remote_gateway
@@ -36,6 +37,29 @@ async def test_a_repeated_request_gets_the_first_ones_offsets(gateway: Gateway) 
     await gateway.produce("orders", RECORDS)
     assert await gateway.produce("orders", RECORDS, key="k") == first
     assert await count(gateway, "orders", 3) == 24
+
+
+@pytest.mark.parametrize("hours", [2, -2])
+async def test_a_repetition_is_answered_whatever_became_of_the_clock(
+    tmp_path: Path, hours: int
+) -> None:
+    """The repeated batches carry the time of the first run, which the topic may refuse by now."""
+
+    class SetClock(RealClock):
+        ahead_ms = 0
+
+        def now_ms(self) -> int:
+            return super().now_ms() + self.ahead_ms
+
+    clock = SetClock()
+    async with running_node(tmp_path, clock=clock) as node, local_gateway(node) as gateway:
+        configs = {"message.timestamp.before.max.ms": "3600000"}
+        await gateway.admin.create_topics([NewTopic("orders", configs=configs)])
+        first = await gateway.produce("orders", RECORDS, key="k")
+        assert first[0].error is None
+        clock.ahead_ms = hours * 3_600_000
+        assert await gateway.produce("orders", RECORDS, key="k") == first
+        assert await count(gateway, "orders") == 10
 
 
 async def test_the_topic_of_the_keys_is_the_clusters_own(gateway: Gateway) -> None:

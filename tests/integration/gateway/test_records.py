@@ -14,8 +14,11 @@ from headrace.client import (
     TopicPartition,
     at_time,
 )
+from headrace.client.core.flows import Ask
 from headrace.core.errors import ErrorCode, HeadraceError, OffsetOutOfRange
+from headrace.core.ids import NodeId
 from headrace.gateway import Gateway, OutRecord, Produced
+from headrace.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headrace.protocol.murmur2 import partition_for_key
 from headrace.protocol.records.decode import Record
 
@@ -45,6 +48,28 @@ async def test_records_are_read_as_they_were_written(gateway: Gateway) -> None:
         Record(0, 5_000, b"k", b"v", headers),
         Record(1, 6_000, b"k", None),
     ]
+
+
+async def test_a_refusal_that_nobody_is_told_costs_no_other_client(gateway: Gateway) -> None:
+    """A broker hangs up on who wants no answers; all clients of a gateway share a connection."""
+    await create(gateway, "orders")
+    await create(gateway, "small", max_message_bytes="100")
+    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    topic_id = gateway.client.session.cluster.topic_id("orders")
+    request = FetchRequest(
+        max_wait_ms=60_000,
+        min_bytes=1,
+        topics=[FetchTopic(topic="orders", topic_id=topic_id, partitions=[part])],
+    )
+    waiting = gateway.client.submit(Ask(NodeId(0), request, FetchResponse, 60_000, version_max=12))
+    await gateway.produce("small", [OutRecord(b"v" * 1000)], acks=0)
+    # On one connection this would come after it.
+    assert await gateway.admin.list_topics()
+    assert not waiting.done()
+    await gateway.produce("orders", [OutRecord(b"v")])
+    answer = await waiting
+    assert isinstance(answer, FetchResponse)
+    assert answer.responses[0].partitions[0].records
 
 
 async def test_keys_decide_and_others_take_turns_over_all_calls(gateway: Gateway) -> None:

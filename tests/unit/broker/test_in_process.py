@@ -13,6 +13,7 @@ from headrace.broker.in_process import in_process_client
 from headrace.client import (
     EARLIEST,
     AsyncClient,
+    BrokerUnreachable,
     ClientClosed,
     NewTopic,
     ProducerSettings,
@@ -26,6 +27,11 @@ from headrace.core.ids import NodeId
 from headrace.protocol.message import Message
 from headrace.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headrace.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from headrace.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
 from headrace.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -37,7 +43,7 @@ from headrace.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from headrace.protocol.records.encode import BatchBuilder
-from headrace.security.authorizer import Action, Operation
+from headrace.security.authorizer import Action, Operation, ResourceType
 from headrace.security.principal import Principal
 from tests.support.nodes import running_node
 
@@ -139,7 +145,8 @@ async def test_a_batch_that_was_handed_over_stays_the_senders(tmp_path: Path) ->
         assert data == before
 
 
-async def test_without_acks_nothing_is_awaited_and_a_failure_costs_the_link(tmp_path: Path) -> None:
+async def test_without_acks_nothing_is_awaited_and_a_failure_costs_nobody(tmp_path: Path) -> None:
+    """All clients of a door share its link."""
     async with client_of(tmp_path) as client:
         waiting = await waiting_fetch(client, channel=0)
         part = PartitionProduceData(index=7, records=batch())
@@ -147,10 +154,29 @@ async def test_without_acks_nothing_is_awaited_and_a_failure_costs_the_link(tmp_
         request = ProduceRequest(acks=0, timeout_ms=1000, topic_data=[topic])
         ask = Ask(NODE, request, ProduceResponse, 1000, version_max=12, expects_answer=False)
         assert await client.submit(ask) is None
-        with pytest.raises(ClientClosed):
-            await waiting
-        # The client makes another one.
         assert await client.admin.list_topics()
+        assert not waiting.done()
+        waiting.cancel()
+
+
+async def test_a_fault_in_a_handler_costs_its_own_request(tmp_path: Path) -> None:
+    class Faulty:
+        def allows(self, action: Action) -> bool:
+            if action.resource_type is ResourceType.GROUP:
+                raise RuntimeError("a mistake of ours")
+            return True
+
+    async with (
+        running_node(tmp_path, Faulty(), log_flush_policy="os") as node,
+        in_process_client(node.services, door="text", listener="PLAINTEXT") as client,
+    ):
+        waiting = await waiting_fetch(client, channel=0)
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+        with pytest.raises(BrokerUnreachable):
+            await client.submit(Ask(NODE, request, OffsetFetchResponse, 1000))
+        assert await client.admin.list_topics()
+        assert not waiting.done()
+        waiting.cancel()
 
 
 async def test_a_long_poll_ends_with_its_channel(tmp_path: Path) -> None:

@@ -8,9 +8,22 @@ import pytest
 from headrace.core.errors import ErrorCode, StorageError
 from headrace.core.ids import Offset
 from headrace.log.config import LogConfig
+from headrace.log.names import PARTITION_METADATA
 from headrace.log.partition_log import PartitionLog
 from tests.simulation.disk import Fault, SimulatedFileSystem
-from tests.support.logs import START_MS, ToldClock, append, batch, fill, open_log, simulated_disk
+from tests.simulation.inodes import LOSE_EVERYTHING
+from tests.support.logs import (
+    ORDERS,
+    START_MS,
+    TOPIC_ID,
+    ToldClock,
+    append,
+    batch,
+    fill,
+    open_directory,
+    open_log,
+    simulated_disk,
+)
 
 SMALL = LogConfig(segment_bytes=350, file_delete_delay_ms=0)
 
@@ -248,6 +261,26 @@ def test_flush_messages_and_flush_ms_ask_for_a_flush() -> None:
     assert log.flush_due(START_MS)
     log.flush()
     assert not log.flush_due(START_MS + 10**6)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_a_first_flush_that_could_not_say_whose_the_log_is_may_be_tried_again(error: int) -> None:
+    """No sync has failed, so nothing is uncertain."""
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, TOPIC_ID, SMALL)
+    fill(log, 2)
+    disk.remove(f"{log.directory}/{PARTITION_METADATA}")
+    disk.faults.rules = [Fault("write", error, PARTITION_METADATA)]
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            log.flush()
+    assert log.failure is None
+    disk.faults.rules = []
+    fill(log, 1)
+    assert log.flush() == 3
+    again = open_directory(disk.after_power_cut(LOSE_EVERYTHING))
+    assert again.create(ORDERS, TOPIC_ID, SMALL).log_end_offset == 3
 
 
 def test_flushes_of_two_threads_take_turns() -> None:

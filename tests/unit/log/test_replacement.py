@@ -1,14 +1,21 @@
 """Compacted segments take the place of those they were made from."""
 
+import errno
+import os
+from dataclasses import replace
+
 import pytest
 
+from headrace.core.errors import StorageError
 from headrace.core.ids import Offset
 from headrace.log.compaction.compactor import compact_log
 from headrace.log.compaction.request import CompactionRequest, CompactionResult, SegmentRange
 from headrace.log.config import LogConfig
 from headrace.log.directory import LogDirectory
 from headrace.log.partition_log import PartitionLog
-from tests.simulation.disk import SimulatedFileSystem
+from headrace.protocol.records.decode import Record
+from headrace.protocol.records.encode import encode_batch
+from tests.simulation.disk import Faults, SimulatedFileSystem
 from tests.support.logs import (
     ORDERS,
     START_MS,
@@ -40,13 +47,15 @@ def written(batches: int = 30) -> tuple[LogDirectory, PartitionLog]:
     return directory, log
 
 
-def compacted(log: PartitionLog) -> CompactionResult:
+def compacted(log: PartitionLog, segment_bytes: int = 500) -> CompactionResult:
     closed = log.segments[:-1]
     ranges = tuple(SegmentRange(s.base_offset, s.next_offset, s.size) for s in closed)
     producers = tuple(log.active_producers().items())
     return compact_log(
         log.files,
-        CompactionRequest(log.directory, ranges, START_MS + 10**9, 0, 500, producers=producers),
+        CompactionRequest(
+            log.directory, ranges, START_MS + 10**9, 0, segment_bytes, producers=producers
+        ),
     )
 
 
@@ -101,6 +110,85 @@ def test_a_crash_finds_the_compacted_log_again() -> None:
     assert offsets(log) == before
     assert log.log_end_offset == 30
     assert append(log, batch(producer_id=5, sequence=30)).first_offset == 30
+
+
+class FailingNames(Faults):
+    """The disk has no room for one change of names, or one sync of them, counted from 1."""
+
+    number = 0
+    count = 0
+
+    def check(self, kind: str, path: str) -> None:
+        if kind in ("rename", "sync_directory"):
+            self.count += 1
+            if self.count == self.number:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+
+STEPS = [*range(1, 11), *range(12, 16)]
+"""To commit, to make way (two segments), to put the new one in place, each with its sync at the
+end. After the second sync has failed there is no going on: see the test below."""
+
+
+def half_replaced(step: int) -> tuple[LogDirectory, PartitionLog, FailingNames]:
+    """Every third record has a key of its own, so that something is kept of each segment."""
+    directory = open_directory(simulated_disk())
+    log = directory.create(ORDERS, TOPIC_ID, COMPACTING)
+    for number in range(30):
+        key = b"again" if number % 3 else b"once %d" % number
+        record = Record(0, START_MS + number, key, b"value")
+        append(log, encode_batch([record], producer_id=5, producer_epoch=0, base_sequence=number))
+    directory.checkpoint()
+    faults = FailingNames()
+    log.files.faults = faults  # type: ignore[attr-defined]  # simulated
+    replacement = compacted(log, 1000).replacements[0]
+    assert len(replacement.old_base_offsets) == 2
+    faults.number, faults.count = step, 0
+    with pytest.raises(StorageError):
+        log.replace_segments(replacement)
+    return directory, log, faults
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("how", ["finished", "retention", "kill"])
+def test_a_replacement_that_failed_half_way_is_finished(step: int, how: str) -> None:
+    directory, log, _ = half_replaced(step)
+    before = offsets(log)
+    assert before[-1] == 29
+    if how == "retention":
+        log.update_config(replace(COMPACTING, cleanup_policy=frozenset(["compact", "delete"])))
+        log.advance_log_start(Offset(6))
+        log.apply_retention(START_MS, log.log_end_offset)
+        before = [offset for offset in before if offset >= 6]
+    log.finish_replacement()
+    assert not log.is_half_replaced
+    for each in compacted(log).replacements:
+        assert log.replace_segments(each)
+    kept = offsets(log)
+    assert kept[-1] == 29
+    assert set(kept) < set(before)
+    log.remove_deleted()
+    left = log.files.list_directory(log.directory)
+    assert not [name for name in left if name.endswith((".deleted", ".cleaned", ".swap"))]
+    if how == "kill":
+        directory = open_directory(log.files.after_kill())  # type: ignore[attr-defined]  # simulated
+    else:
+        directory.close()
+        directory = open_directory(log.files)
+    again = directory.create(ORDERS, TOPIC_ID, COMPACTING)
+    assert offsets(again) == kept
+
+
+def test_names_that_may_not_be_on_disk_are_settled_by_the_next_start() -> None:
+    _, log, _ = half_replaced(11)
+    before = offsets(log)
+    assert not log.is_half_replaced
+    log.finish_replacement()
+    assert offsets(log) == before
+    again = open_directory(log.files.after_kill())  # type: ignore[attr-defined]  # simulated
+    kept = offsets(again.create(ORDERS, TOPIC_ID, COMPACTING))
+    assert set(kept) < set(before)
+    assert kept[-1] == 29
 
 
 def test_facts_tell_what_a_plan_wants_to_know() -> None:

@@ -2,6 +2,10 @@
 when its cause is gone."""
 
 import asyncio
+import errno
+import logging
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,7 @@ from headrace.core.errors import ErrorCode
 from headrace.log.checkpoints import read_offsets
 from headrace.log.names import LOG_STARTS, RECOVERY_POINTS
 from headrace.node import housekeeping
+from headrace.testing.unsynced_files import UnsyncedFileSystem
 from tests.support.four_partitions import PARTITIONS, PATIENCE_SECONDS, RECORDS, Client, fill
 from tests.support.nodes import FullDisk, UnreadableFiles, running_node
 
@@ -93,3 +98,48 @@ async def test_deletions_that_cannot_be_written_down_are_told_and_can_be_repeate
         assert await client.delete_records(1) == [ErrorCode.NONE] * 4
         tables = read_offsets(files, str(tmp_path / LOG_STARTS))
         assert sorted(tables.values()) == [1] * 4
+
+
+class NoRoomOnce(UnsyncedFileSystem):
+    """One compacted segment cannot take its name at first."""
+
+    has_refused = False
+
+    def rename(self, old: str, new: str) -> None:
+        if old.endswith(".log.swap") and not self.has_refused:
+            self.has_refused = True
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), old)
+        super().rename(old, new)
+
+
+async def test_compaction_that_failed_half_way_goes_on_without_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = NoRoomOnce()
+    caplog.set_level(logging.INFO)
+    async with (
+        running_node(
+            tmp_path,
+            files=files,
+            log_cleanup_policy="compact",
+            log_cleaner_backoff_ms="20",
+            log_cleaner_min_cleanable_ratio="0.01",
+            log_flush_offset_checkpoint_interval_ms="20",
+        ) as node,
+        Client(node) as client,
+    ):
+        await client.create(internal_segment_bytes="300")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while "compacted: partition=t-" not in caplog.text or not files.has_refused:
+                assert await client.produce() == [ErrorCode.NONE] * 4
+                await asyncio.sleep(0.01)
+            while any(each.log.is_half_replaced for each in node.services.replicas):
+                await asyncio.sleep(0.01)
+        failed = re.findall(r"compaction failed: partition=(t-\d)", caplog.text)
+        assert len(failed) == 1
+        (left,) = (each for each in tmp_path.iterdir() if each.name == failed[0])
+        assert not list(left.glob("*.swap"))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while f"compacted: partition={failed[0]}" not in caplog.text:
+                assert await client.produce() == [ErrorCode.NONE] * 4
+                await asyncio.sleep(0.01)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from headrace.core.errors import StorageUnavailable
 from headrace.node.real_seams import WORKERS, ThreadExecutor
 
 
@@ -51,6 +52,31 @@ async def test_a_cancelled_wait_does_not_disturb_the_worker(executor: ThreadExec
         await waiting
     gate.set()
     assert await executor.run(lambda: "next") == "next"
+
+
+@pytest.mark.parametrize("threads_before", [0, 1])
+async def test_threads_that_cannot_be_had_are_had_as_soon_as_there_are_some(
+    executor: ThreadExecutor, monkeypatch: pytest.MonkeyPatch, threads_before: int
+) -> None:
+    """As at the limit of processes, while somebody else has taken all there are."""
+    for _ in range(threads_before):
+        await executor.run(lambda: None)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as context:
+        context.setattr(threading.Thread, "start", refuse)
+        async with asyncio.timeout(20):
+            calls = [executor.run(lambda: "done") for _ in range(2 * WORKERS)]
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    if threads_before:
+        assert outcomes == ["done"] * len(calls)
+    else:
+        assert {type(outcome) for outcome in outcomes} == {StorageUnavailable}
+    meeting = threading.Barrier(WORKERS)
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(executor.run(lambda: meeting.wait(10)) for _ in range(WORKERS)))
 
 
 def test_a_call_outlives_a_loop_that_was_dropped() -> None:

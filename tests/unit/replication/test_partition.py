@@ -9,7 +9,7 @@ from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, OffsetOutOfRange
 from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicPartition
 from headrace.core.topic_configs import TopicConfig
-from headrace.log.partition_log import PartitionLog
+from headrace.log.partition_log import AppendInfo, PartitionLog
 from headrace.node.real_seams import RealClock, RealRandomness
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
@@ -275,6 +275,41 @@ def test_append_time_replaces_the_producers_timestamp(make: Callable[..., Partit
     found = partition.log.find_by_timestamp(NOW_MS, partition.high_watermark)
     assert found is not None
     assert found[:2] == (0, NOW_MS)
+
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("configs", "later_ms"),
+    [
+        ({"message_timestamp_before_max_ms": str(HOUR_MS)}, 2 * HOUR_MS),
+        ({"message_timestamp_after_max_ms": str(HOUR_MS)}, -2 * HOUR_MS),
+        ({"max_message_bytes": "100"}, 0),
+        ({"cleanup_policy": "compact"}, 0),
+    ],
+)
+def test_what_is_in_the_log_is_acknowledged_again_though_it_would_be_refused_now(
+    make: Callable[..., Partition], configs: dict[str, str], later_ms: int
+) -> None:
+    partition = make()
+    record = Record(0, NOW_MS, None, b"v" * 100, ())
+    sent = bytes(encode_batch([record], producer_id=7, producer_epoch=0, base_sequence=0))
+
+    def send(data: bytes, now_ms: int) -> AppendInfo:
+        copy = memoryview(bytearray(data))
+        return append_produced(partition, copy, acks=1, now_ms=now_ms, produce_version=9)
+
+    first = send(sent, NOW_MS)
+    partition.settings = make(**configs).settings
+    again = send(sent, NOW_MS + later_ms)
+    assert (again.first_offset, again.duplicate) == (first.first_offset, True)
+    following = encode_batch([record], producer_id=7, producer_epoch=0, base_sequence=1)
+    damaged = sent[:-1] + b"?"
+    for other in (bytes(following), damaged):
+        with pytest.raises(HeadraceError):
+            send(other, NOW_MS + later_ms)
+    assert partition.log.log_end_offset == 1
 
 
 async def test_whoever_waits_for_the_disk_hears_that_it_failed(

@@ -174,7 +174,7 @@ def _read_later(
     ctx: RequestContext, request: FetchRequest, plan: Plan, missing: Sequence[NotAtHand]
 ) -> None:
     """Answer with what there is, once a worker has brought in what has to be looked at."""
-    ctx.connection.finish_later(_bring_in(ctx, request, plan, missing))
+    ctx.finish_later(_bring_in(ctx, request, plan, missing))
 
 
 async def _bring_in(
@@ -378,7 +378,7 @@ class WaitingFetch:
         except Exception:
             # Nobody above us: without this the connection would wait for the answer forever.
             logger.exception("closing connection after a fault in a waiting fetch")
-            self._ctx.connection.close()
+            self._ctx.hang_up()
 
     def _leave(self) -> None:
         if self._timer is not None:

@@ -27,7 +27,7 @@ from headrace.protocol.messages.produce import (
 from headrace.protocol.records.budget import OverBudget
 from headrace.protocol.records.validate import NotOneBatch
 from headrace.replication.partition import Partition
-from headrace.replication.produce import append_produced, check_produced
+from headrace.replication.produce import append_produced, appended_before, check_produced
 from headrace.security.authorizer import Action, Operation, ResourceType
 
 ACKS_ALL: Final = -1
@@ -90,7 +90,7 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | N
         )
     response = ProduceResponse(responses=topics)
     if work.later:
-        ctx.connection.finish_later(work.append_later(response))
+        ctx.finish_later(work.append_later(response))
         return None
     if len(topics) == 1 and len(topics[0].partition_responses) == 1 and not work.failed:
         ctx.appended_to = work.appended_to
@@ -203,17 +203,7 @@ class _Work:
                 self._require(partition)
                 if self._append_now(partition, records, answer):
                     continue
-                checked = await ctx.services.record_work.in_worker(
-                    partial(
-                        check_produced,
-                        partition.settings,
-                        records,
-                        now_ms=ctx.services.clock.now_ms(),
-                        produce_version=ctx.api_version,
-                    )
-                )
-                self._require(partition)
-                info = partition.append(checked[0], checked[1], self._request.acks)
+                info = await self._append_in_worker(partition, records)
             except HeadraceError as error:
                 self._refused(error, partition, answer)
             else:
@@ -221,6 +211,24 @@ class _Work:
         answered = self.finish(response)
         if answered is not None:
             ctx.reply(answered)
+
+    async def _append_in_worker(self, partition: Partition, records: memoryview) -> AppendInfo:
+        """`append_produced`, with a worker for the records."""
+        ctx = self._ctx
+        try:
+            checked = await ctx.services.record_work.in_worker(
+                partial(
+                    check_produced,
+                    partition.settings,
+                    records,
+                    now_ms=ctx.services.clock.now_ms(),
+                    produce_version=ctx.api_version,
+                )
+            )
+        except ApiError as refusal:
+            return appended_before(partition, records, refusal)
+        self._require(partition)
+        return partition.append(checked[0], checked[1], self._request.acks)
 
     def _require(self, partition: Partition) -> None:
         """Others have had their turn: it may have been deleted, or have failed."""
@@ -237,7 +245,7 @@ class _Work:
         if request.acks == 0:
             if self.failed:
                 # The only way to tell a producer that wants no answers.
-                self._ctx.connection.close()
+                self._ctx.hang_up()
             self._ctx.reply(None)
             return None
         if self._waiting is None:

@@ -52,6 +52,21 @@ def commit_swap(files: FileSystem, directory: str, base_offset: int) -> None:
     files.sync_directory(directory)
 
 
+def undo_swap(files: FileSystem, directory: str, base_offset: int) -> None:
+    """After `commit_swap` has failed: as if it had not been tried.
+
+    What stayed behind would be finished by some later start, and bring back what has gone since.
+    """
+    path = f"{directory}/{offset_name(base_offset, '')}"
+    if files.exists(path + LOG + SWAP):
+        # First: what is not committed is removed as a whole, whatever a crash leaves of it.
+        files.rename(path + LOG + SWAP, path + LOG + CLEANED)
+    for suffix in SEGMENT_SUFFIXES:
+        if files.exists(path + suffix + SWAP):
+            files.remove(path + suffix + SWAP)
+    remove_cleaned(files, directory, base_offset)
+
+
 def finish_swap(files: FileSystem, directory: str, base_offset: int) -> None:
     """`.swap` to the segment's own names; the old segments must be out of the way, and synced."""
     _rename_all(files, directory, base_offset, SWAP, "")
