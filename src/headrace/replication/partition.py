@@ -98,7 +98,7 @@ class Partition:
         self.fetched_messages = 0
         self._on_dirty = on_dirty
         self._commit_waiters: deque[tuple[Offset, CommitCallback, object]] | None = None
-        self._watchers: list[Watcher] | None = None
+        self._watchers: dict[Watcher, None] | None = None
         self.request_flush(self)
 
     def lead(
@@ -150,7 +150,7 @@ class Partition:
             self._advance(self.log.log_end_offset, self.appended_bytes)
         else:
             # Whoever waits for acks=all says so next, by `when_committed`.
-            self._on_dirty(self, self._watchers[0] if self._watchers is not None else None)
+            self._on_dirty(self, self._reader)
         return info
 
     def _require_in_sync(self) -> None:
@@ -173,7 +173,12 @@ class Partition:
         """On whose behalf the next flush is; None if nobody waits for one."""
         if self._commit_waiters is not None:
             return self._commit_waiters[0][2]
-        return None if self._watchers is None else self._watchers[0]
+        return self._reader
+
+    @property
+    def _reader(self) -> object | None:
+        """One of those who wait for more, if any."""
+        return None if self._watchers is None else next(iter(self._watchers))
 
     def request_flush(self, asker: object) -> None:
         """`asker` will read to the end of the log: what is written there is wanted now."""
@@ -227,13 +232,13 @@ class Partition:
 
     def watch(self, watcher: Watcher) -> None:
         if self._watchers is None:
-            self._watchers = []
-        self._watchers.append(watcher)
+            self._watchers = {}
+        self._watchers[watcher] = None
         self.request_flush(watcher)
 
     def unwatch(self, watcher: Watcher) -> None:
         if self._watchers is not None:
-            self._watchers.remove(watcher)
+            self._watchers.pop(watcher, None)
             if not self._watchers:
                 self._watchers = None
 
