@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.files import Part
@@ -144,6 +144,9 @@ class RequestContext:
         "size",
         "started",
     )
+
+    # Of very many items: who goes through them lets others have their turn.
+    is_long: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ class Dispatcher:
                     frame, version, header.body_position, ITEMS_AT_ONCE
                 )
             except TooManyItems:
-                self._go_on_in_worker(context, connection, handler, bytes(frame))
+                self._go_on_in_worker(context, connection, handler, bytearray(frame))
                 return
         self._handle(context, connection, handler, request)
         if end == len(frame) and isinstance(request, ProduceRequest):
@@ -108,7 +108,7 @@ class Dispatcher:
         context: RequestContext,
         connection: "Connection",
         handler: Handler,
-        frame: bytes,
+        frame: bytearray,
     ) -> None:
         """Serve a request of many items; `frame` is a copy, since others use the buffer."""
         long_context = LongRequestContext(context, connection, self._start)

@@ -32,6 +32,8 @@ class LongRequestContext(RequestContext):
 
     __slots__ = ("_caller", "_start")
 
+    is_long = True
+
     def __init__(self, context: RequestContext, caller: "Connection", start: StartTask) -> None:
         """`context` is that of the request before its length was known."""
         super().__init__(
@@ -61,7 +63,7 @@ class LongRequestContext(RequestContext):
 
 
 async def decode_in_worker(
-    context: RequestContext, request_class: type[Message], frame: bytes
+    context: RequestContext, request_class: type[Message], frame: bytearray
 ) -> Message:
     """Raises `TooManyItems` for more than a handler can go through."""
     header = context.header
