@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 
-from headrace.core.files import Buffer
+from headrace.core.files import NOT_TRIED, Buffer, NotTried
 from tests.simulation.inodes import (
     Change,
     DirectoryInode,
@@ -69,7 +69,8 @@ class Faults:
         for rule in self.rules:
             if rule.kind == kind and rule.times > 0 and rule.path_part in path:
                 rule.times -= 1
-                raise OSError(rule.error, os.strerror(rule.error), path)
+                error = NotTried if rule.error in NOT_TRIED else OSError
+                raise error(rule.error, os.strerror(rule.error), path)
 
 
 class SimulatedFile:
@@ -125,6 +126,8 @@ class SimulatedFile:
             raise OSError(errno.EIO, "an earlier sync failed", self.path)
         try:
             self._disk.faults.check("sync", self.path)
+        except NotTried:
+            raise
         except OSError:
             self._sync_failed = True
             inode.fail_sync()

@@ -23,6 +23,7 @@ from headrace.core.config_keys import (
     format_value,
 )
 from headrace.core.errors import ApiError, InvalidConfig
+from headrace.core.group_configs import GROUP_KEYS
 from headrace.core.topic_configs import TOPIC_KEYS
 from tests.simulation.clients import ClientHost
 from tests.simulation.loop import VirtualLoop
@@ -71,10 +72,15 @@ AT_START = [
     for value in extremes(known)
 ]
 WHILE_RUNNING = [
-    (ResourceType.BROKER, known)
-    for known in BROKER_KEYS.values()
-    if known.update is not Update.READ_ONLY
-] + [(ResourceType.TOPIC, known) for known in TOPIC_KEYS.values()]
+    *(
+        (ResourceType.BROKER, known)
+        for known in BROKER_KEYS.values()
+        if known.update is not Update.READ_ONLY
+    ),
+    *((ResourceType.TOPIC, known) for known in TOPIC_KEYS.values()),
+    *((ResourceType.GROUP, known) for known in GROUP_KEYS.values()),
+]
+NAMES = {ResourceType.BROKER: "", ResourceType.TOPIC: "t", ResourceType.GROUP: "g"}
 
 
 class Stage:
@@ -155,7 +161,7 @@ def test_a_running_broker_survives_every_extreme_and_starts_with_it(
         async with client.producer() as producer:
             for number in range(3):
                 await producer.send_and_wait("t", b"v", key=b"%d" % (number % 2))
-        resource = ConfigResource(kind, "t" if kind is ResourceType.TOPIC else "")
+        resource = ConfigResource(kind, NAMES[kind])
         taken = None
         refused: list[str] = []
         for value in extremes(known):

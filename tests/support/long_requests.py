@@ -61,6 +61,7 @@ class Entries(Enum):
 
     KNOWN = "known"
     UNKNOWN = "unknown"
+    MIXED = "known and unknown by turns"
     REPEATED = "repeated"
     ALL_OF_ONE = "all of one thing, again and again"
 
@@ -164,7 +165,9 @@ class LongRequests:
             if field.is_nullable_in(version) and not path:
                 return None
             return self._struct(field.item, version, path, count, entries, number)
-        if entries in (Entries.REPEATED, Entries.ALL_OF_ONE):
+        if entries is Entries.MIXED:
+            entries = Entries.UNKNOWN if number % 2 else Entries.KNOWN
+        elif entries in (Entries.REPEATED, Entries.ALL_OF_ONE):
             number = 0
         if entries is Entries.ALL_OF_ONE and name in _LONG_WORDS:
             return True

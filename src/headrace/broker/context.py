@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.files import Part
@@ -157,6 +157,9 @@ class RequestContext:
         "size",
         "started",
     )
+
+    # Of very many items: who goes through them lets others have their turn.
+    is_long: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -29,6 +29,8 @@ class LongRequestContext(RequestContext):
 
     __slots__ = ()
 
+    is_long = True
+
     def __init__(self, context: RequestContext, caller: "Connection") -> None:
         """`context` is that of the request before its length was known."""
         super().__init__(

@@ -5,6 +5,10 @@ nothing left to send: a client that asks for gigabytes and reads none of it hold
 memory, however much it was promised. Pieces become smaller when many clients stand still, so
 that all of them together stay within `UNSENT_BYTES`, and a little for each.
 
+What is in no file is made before it can leave: descriptions, lists of topics, refusals. Clients
+that read none of that may hold `ANSWER_BYTES_MAX` together; beyond it those are cut off that have
+stood still for longest.
+
 The event loop never waits for a disk here. A piece that is not in the page cache is read by a
 worker; and after `TURN_BYTES` other connections have their turn.
 """
@@ -22,6 +26,10 @@ logger = logging.getLogger(__name__)
 
 # What clients that stand still may hold in memory, all of them together.
 UNSENT_BYTES: Final = 64 * 1024 * 1024
+# What answers that lie in no file may take, of all clients that stand still.
+ANSWER_BYTES_MAX: Final = 128 * 1024 * 1024
+# Who has stood still for so long may be cut off; the others may just not have had their turn.
+STILL_SECONDS_MIN: Final = 1.0
 # With each piece the client's process is woken anew, so small ones cost both sides more.
 PIECE_BYTES_MAX: Final = 1024 * 1024
 PIECE_BYTES_MIN: Final = 16 * 1024
@@ -34,13 +42,40 @@ TRANSPORT_BYTES: Final = 64 * 1024
 class SendMemory:
     """What the senders of one node share: the room for pieces, and the workers that read."""
 
-    __slots__ = ("_room", "reads", "unsent")
+    __slots__ = ("_answer_bytes", "_room", "_standing", "reads", "unsent")
 
     def __init__(self, reads: DiskReads) -> None:
         self.reads = reads
         # Bytes of pieces that clients who stand still have not taken.
         self.unsent = 0
         self._room = bytearray()
+        # Answers that clients have not taken, longest standing first, since when, and their sum.
+        self._standing: dict[Sender, tuple[int, float]] = {}
+        self._answer_bytes = 0
+
+    def stands_still(self, sender: "Sender", size: int) -> None:
+        """A client has not taken `size` bytes of answers; room is made if that is too much."""
+        now = asyncio.get_running_loop().time()
+        before, since = self._standing.get(sender, (0, now))
+        self._standing[sender] = (size, since)
+        self._answer_bytes += size - before
+        while self._answer_bytes > ANSWER_BYTES_MAX:
+            first = next(iter(self._standing))
+            before, since = self._standing[first]
+            if first is sender or now - since < STILL_SECONDS_MIN:
+                return
+            self.goes_on(first)
+            left = first.unsent_bytes
+            if left < before:  # it reads, if slowly: the others come first
+                self._standing[first] = (left, now)
+                self._answer_bytes += left
+            else:
+                first.cut_off()
+
+    def goes_on(self, sender: "Sender") -> None:
+        """It has taken what it had to take, or is gone."""
+        size, _ = self._standing.pop(sender, (0, 0.0))
+        self._answer_bytes -= size
 
     def room(self, size: int) -> memoryview:
         """For the next piece of so many bytes or less. A large one is where the one before was,
@@ -111,6 +146,11 @@ class Sender:
         return bool(self._parts) or self._transport.get_write_buffer_size() > 0
 
     @property
+    def unsent_bytes(self) -> int:
+        """What the transport still holds."""
+        return self._transport.get_write_buffer_size()
+
+    @property
     def is_slow(self) -> bool:
         """The client is behind: nothing more should be asked for on its behalf."""
         return self._is_blocked or bool(self._parts)
@@ -122,18 +162,28 @@ class Sender:
         if not self._parts:
             if len(parts) == 1 and not isinstance(parts[0], FileRange):
                 self._transport.write(parts[0])
+                self._note_unsent()
                 return
             for part in parts:
                 if isinstance(part, FileRange):
                     break
             else:
                 self._transport.writelines(parts)  # type: ignore[arg-type]  # no range among them
+                self._note_unsent()
                 return
         self._parts.extend(parts)
         if not (self._is_blocked or self._is_under_way):
             self._go_on()
             if self._parts:
                 self._moved()
+
+    def _note_unsent(self) -> None:
+        if self._is_blocked:
+            self._memory.stands_still(self, self.unsent_bytes)
+
+    def cut_off(self) -> None:
+        """Others need the memory that this client holds by not reading."""
+        self._fail(TimeoutError("the client does not read, and others need the memory"))
 
     def pause(self) -> None:
         """The transport has as much as it takes."""
@@ -160,6 +210,7 @@ class Sender:
 
     def _unblock(self) -> None:
         self._is_blocked = False
+        self._memory.goes_on(self)
         self._memory.unsent -= self._held
         self._held = 0
 

@@ -151,9 +151,10 @@ def delete(shard: Shard, request: OffsetDeleteRequest, token: Token, step: Step)
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
     group.check_offset_delete()
     offsets = shard.offsets.of(request.group_id)
+    is_read = group.subscription()
     topics = []
     for topic in request.topics:
-        in_use = group.is_subscribed_to(topic.name)
+        in_use = is_read(topic.name)
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if in_use else ErrorCode.NONE
         answers = []
         for each in topic.partitions:
@@ -203,10 +204,11 @@ def expire_offsets(shard: Shard, group_id: str, step: Step) -> int:
     if group is None:
         return 0
     offsets = shard.offsets.of(group_id)
+    is_read = group.subscription()
     expired = [
         partition
         for partition, committed in offsets.items()
-        if not group.is_subscribed_to(partition.topic) and _is_expired(group, committed, step)
+        if not is_read(partition.topic) and _is_expired(group, committed, step)
     ]
     for partition in expired:
         step.write(tombstone(group_id, partition))

@@ -100,13 +100,13 @@ class Doors:
     async def close(self) -> None:
         """Answer what is under way and let consumers leave their groups."""
         web, self._web = self._web, None
-        if web is not None:
-            await web.close()
         text, self._text = self._text, None
-        if text is not None:
-            await text.close()
-        for gateway in self._gateways:
-            await gateway.close()
+        for closing in (web, text, *self._gateways):
+            try:
+                if closing is not None:
+                    await closing.close()
+            except Exception:
+                logger.exception("a door was not closed in order, the others are")
         self._gateways.clear()
 
     def collect(self) -> Iterator[Family]:

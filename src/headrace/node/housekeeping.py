@@ -12,6 +12,7 @@ from functools import partial
 from headrace.core.config_keys import unless_negative
 from headrace.core.errors import HeadraceError
 from headrace.core.seams import Clock, Executor
+from headrace.core.shared_calls import call_each
 from headrace.node.cleaning import Cleaning
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
@@ -176,10 +177,13 @@ class Housekeeping:
 
     async def _flush_overdue(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        for partition in [each for each in self._replicas if each.log.flush_due(now_ms)]:
+
+        def flush_if_due(partition: Partition) -> None:
             # One whose disk has failed says so to its writers; the others go on.
-            if partition.log.failure is None:
+            if partition.log.failure is None and partition.log.flush_due(now_ms):
                 self._flush(partition)
+
+        call_each(logger, "a flush in time", tuple(self._replicas), flush_if_due)
 
 
 def _delete_expired(

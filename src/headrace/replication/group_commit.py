@@ -13,12 +13,14 @@ page cache and no more: a power cut may take so much of it, the death of the pro
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from headrace.core.errors import ErrorCode, StorageError, StorageUnavailable
 from headrace.core.ids import Offset
 from headrace.core.metrics import Histogram
 from headrace.core.seams import Executor
+from headrace.core.shared_calls import call_each
 from headrace.replication.flush_queue import FlushQueue
 from headrace.replication.partition import Partition
 
@@ -140,7 +142,8 @@ class GroupCommit:
                 self._under_way.discard(partition)
                 self._not_awaited_under_way -= not awaited
             self.flush_times.observe(self._seconds() - began)
-            self._tell(partition, appended_bytes, outcome)
+            tell = partial(self._tell, appended_bytes=appended_bytes, outcome=outcome)
+            call_each(logger, "a partition that was flushed", (partition,), tell)
 
     def _tell(self, partition: Partition, appended_bytes: int, outcome: Offset | Exception) -> None:
         if isinstance(outcome, StorageUnavailable):

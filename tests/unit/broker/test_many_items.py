@@ -130,6 +130,27 @@ async def test_requests_behind_a_long_one_are_answered_behind_it(tmp_path: Path)
     assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
+async def test_batches_for_many_partitions_are_stored(tmp_path: Path) -> None:
+    count = ITEMS_AT_ONCE + 10
+    batch = bytes(encode_batch([Record(0, 1_000, None, b"v", ())]))
+    request = produce(count)
+    request.topic_data[0].name = "t"
+    for each in request.topic_data[0].partition_data:
+        each.records = batch
+    async with running_node(tmp_path, log_flush_policy="os") as node:
+        assert node._controller is not None
+        await node._controller.submit(CreateTopics((NewTopic("t", count, 1),)))
+        async with RawClient(*address(node)) as client:
+            for expected in range(2):
+                answer = await client.call(request, 9)
+                assert isinstance(answer, ProduceResponse)
+                (topic,) = answer.responses
+                outcomes = {
+                    (each.error_code, each.base_offset) for each in topic.partition_responses
+                }
+                assert outcomes == {(0, expected)}
+
+
 async def test_bad_bytes_behind_many_items_cost_the_connection(tmp_path: Path) -> None:
     frame = bytearray(encode_request(produce(2 * ITEMS_AT_ONCE), 9, 1, "cut"))[:-3]
     frame[:4] = (len(frame) - 4).to_bytes(4, "big")

@@ -2,10 +2,12 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from headrace.broker import turns
+from headrace.broker.long_requests import ITEMS_AT_ONCE
 from headrace.controller.commands import CreateTopics, DeleteTopics, NewTopic, TopicToDelete
 from headrace.core.errors import ErrorCode
 from headrace.node.node import Node
@@ -139,3 +141,29 @@ async def test_a_topic_that_is_deleted_meanwhile_is_refused(tmp_path: Path) -> N
         errors = _errors(response)
         assert len(errors) == PARTITIONS
         assert set(errors) <= {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+async def test_very_many_partitions_that_do_not_exist_are_refused_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+    count = 2 * ITEMS_AT_ONCE
+    partitions = [PartitionProduceData(index=number, records=None) for number in range(count)]
+    request = ProduceRequest(
+        acks=1,
+        timeout_ms=5_000,
+        topic_data=[TopicProduceData(name="nowhere", partition_data=partitions)],
+    )
+    turned = 0
+
+    async def turn(seconds: float) -> None:
+        nonlocal turned
+        turned += 1
+        await asyncio.sleep(seconds)
+
+    seen = {**vars(asyncio), "sleep": turn}
+    monkeypatch.setattr(turns, "asyncio", SimpleNamespace(**seen))
+    async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as busy:
+        errors = _errors(await busy.call(request, 9))
+    assert errors == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * count
+    assert turned >= count - 1

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+import pytest
+
+from headrace.broker import sender
 from headrace.broker.disk_reads import DiskReads
 from headrace.broker.sender import (
+    ANSWER_BYTES_MAX,
     PIECE_BYTES_MAX,
     PIECE_BYTES_MIN,
     TRANSPORT_BYTES,
@@ -55,6 +59,10 @@ class Socket(asyncio.Transport):
             self.kept.append(view[count:])
             if self.kept_bytes > TRANSPORT_BYTES:
                 self.sender.pause()
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        for data in list_of_data:
+            self.write(data)
 
     def read(self, count: int) -> None:
         """The client reads: the socket takes so much more."""
@@ -145,6 +153,38 @@ async def test_ten_thousand_clients_that_read_nothing_hold_little_more_than_thei
     for each in stalled:
         each.sender.drop()
     assert memory.unsent == 0
+
+
+async def test_who_stands_still_longest_makes_room_for_the_answers_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sender, "STILL_SECONDS_MIN", 0.0)
+    memory = send_memory()
+    room = ANSWER_BYTES_MAX // (4 * MB)
+    readers = Outgoing(memory, takes=0)
+    readers.sender.send([bytes(4 * MB)])
+    stalled = [Outgoing(memory, takes=0) for _ in range(room + 5)]
+    for outgoing in stalled:
+        outgoing.sender.send([bytes(2 * MB), bytes(2 * MB)])
+        readers.socket.read(MB // 16)
+    cut_off = [bool(outgoing.failures) for outgoing in stalled]
+    assert cut_off == [True] * 6 + [False] * (room - 1)
+    assert not readers.failures
+    held = sum(outgoing.socket.kept_bytes for outgoing in stalled if not outgoing.failures)
+    assert held + readers.socket.kept_bytes <= ANSWER_BYTES_MAX
+    for outgoing in (*stalled, readers):
+        outgoing.socket.read(100 * MB)
+        outgoing.sender.drop()
+    assert memory._answer_bytes == 0
+    assert not memory._standing
+
+
+async def test_who_has_only_just_got_an_answer_is_not_cut_off() -> None:
+    memory = send_memory()
+    fresh = [Outgoing(memory, takes=0) for _ in range(3)]
+    for outgoing in fresh:
+        outgoing.sender.send([bytes(ANSWER_BYTES_MAX // 2 + 1)])
+    assert not any(outgoing.failures for outgoing in fresh)
 
 
 async def test_what_a_slow_client_has_read_is_free_for_others() -> None:

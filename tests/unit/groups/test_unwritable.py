@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.core.errors import ErrorCode, MalformedMessage
+from headrace.groups import offset_requests
 from headrace.groups import step as step_module
 from headrace.groups.classic import rebalance
 from headrace.groups.classic.group import State
@@ -19,6 +20,11 @@ from headrace.protocol.messages.consumer_group_heartbeat import (
 )
 from headrace.protocol.messages.join_group import JoinGroupResponse
 from headrace.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from headrace.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from headrace.protocol.schemas.group_offsets import GroupMetadataValue
 from tests.support.classic_shard import ClassicShard
 from tests.support.consumer_groups import Client, Coordinator
@@ -216,3 +222,33 @@ def test_leaving_with_many_names_takes_one_look_at_each() -> None:
     assert looks == 0
     assert codes[29:31] == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
     assert coordinator.group.members.keys() == {"m"}
+
+
+def test_a_group_of_many_members_is_looked_at_once_for_many_offsets() -> None:
+    coordinator = Coordinator()
+    coordinator.set_topic("t", 1)
+    for number in range(30):
+        Client(f"m{number}", ["t"]).beat(coordinator)
+    group = coordinator.group
+    looks = 0
+    sound = type(group).topics_of
+
+    def counted(self: Any, member: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return sound(self, member)
+
+    type(group).topics_of = counted  # type: ignore[method-assign]  # put back below
+    try:
+        partitions = [OffsetDeleteRequestPartition(partition_index=0)]
+        topics = [
+            OffsetDeleteRequestTopic(name=f"t{number}", partitions=partitions)
+            for number in range(1_000)
+        ]
+        step = coordinator.step()
+        request = OffsetDeleteRequest(group_id="group", topics=topics)
+        offset_requests.delete(coordinator.shard, request, None, step)
+        offset_requests.expire_offsets(coordinator.shard, "group", step)
+    finally:
+        type(group).topics_of = sound  # type: ignore[method-assign]  # as it was
+    assert looks == 2 * len(group.members)

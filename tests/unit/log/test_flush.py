@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from headrace.core.errors import ErrorCode, StorageError
+from headrace.core.errors import ErrorCode, StorageError, StorageUnavailable
+from headrace.core.files import NOT_TRIED
 from headrace.core.ids import Offset
 from headrace.log.config import LogConfig
 from headrace.log.names import PARTITION_METADATA
@@ -141,6 +142,26 @@ def test_a_failed_directory_sync_is_final_too() -> None:
     with pytest.raises(StorageError):
         log.flush()
     assert log.flushed_offset == 0
+
+
+@pytest.mark.parametrize("error", sorted(NOT_TRIED))
+@pytest.mark.parametrize("step", ["sync", "sync_directory"])
+def test_a_sync_that_could_not_be_tried_is_tried_again(step: str, error: int) -> None:
+    disk = simulated_disk()
+    log = log_on(disk)
+    fill(log, 2)
+    disk.faults.rules = [Fault(step, error, times=1)]
+    for put_off in (log.flush, log.checkpoint):
+        disk.faults.rules[0].times = 1
+        with pytest.raises(StorageUnavailable):
+            put_off()
+        assert log.failure is None
+        assert log.flushed_offset == 0
+    fill(log, 1)
+    assert log.flush() == 3
+    # With its name, or a power cut would take all of it.
+    disk.faults.rules = [Fault("sync_directory", errno.EIO)]
+    assert log.flush() == 3
 
 
 def test_a_full_disk_refuses_appends_until_there_is_room() -> None:

@@ -1,11 +1,15 @@
 """A log that cannot be opened keeps everything that is known about it, and costs no other."""
 
 import errno
+import re
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+import headrace
 from headrace.core.errors import StartupRefused, StorageError
 from headrace.core.ids import Offset, TopicPartition
 from headrace.log.compaction.checkpoint import CLEANER_OFFSETS, CleanerCheckpoint
@@ -102,8 +106,39 @@ REWRITES = [
 ]
 
 
+TABLES = [RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS]
+# Who else writes files anew, and whose they are.
+OF_ONE_OWNER = {
+    "controller/quorum_state.py": "the node's vote",
+    "controller/snapshots.py": "one image, right as a whole",
+    "log/epochs.py": "one log's",
+    "log/identity.py": "the directory's",
+}
+OF_SEVERAL = {"log/directory.py", "log/compaction/checkpoint.py"}
+
+
+def test_every_file_that_speaks_of_several_partitions_is_among_the_tables() -> None:
+    disk = written()
+    speaking = set()
+    for name in disk.list_directory("/data"):
+        with suppress(FileNotFoundError, IsADirectoryError):
+            if b"orders 0 " in disk.read_file(f"/data/{name}"):
+                speaking.add(name)
+    assert speaking == set(TABLES)
+
+
+def test_whoever_writes_a_file_anew_is_known() -> None:
+    source = Path(headrace.__file__).parent
+    callers = {
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*.py")
+        if re.search(r"(?<!def )replace_file\(", path.read_text())
+    }
+    assert callers == set(OF_ONE_OWNER) | OF_SEVERAL
+
+
 @pytest.mark.parametrize("rewrite", REWRITES, ids=lambda rewrite: rewrite.__name__)
-@pytest.mark.parametrize("table", [RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS])
+@pytest.mark.parametrize("table", TABLES)
 def test_a_table_written_anew_keeps_the_entry_of_a_log_that_is_offline(
     table: str, rewrite: Callable[[LogDirectory], None]
 ) -> None:

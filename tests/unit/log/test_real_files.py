@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.files import Buffer
+from headrace.core.files import Buffer, NotTried
 from headrace.log import descriptor_io
 from headrace.log.at_once import AT_ONCE, NotAtHand
 from headrace.log.real_files import RealFileSystem, open_files_max_for
@@ -393,3 +393,16 @@ def test_a_lock_dies_with_its_process(files: RealFileSystem, directory: str) -> 
         holder.stdin.close()
         holder.wait(10)
     files.lock(path).release()
+
+
+def test_opening_without_a_free_descriptor_is_told_from_a_failure(
+    directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "open", lambda *_: (_ for _ in ()).throw(fail_with(errno.EMFILE)))
+    with pytest.raises(NotTried):
+        descriptor_io.open_descriptor(f"{directory}/f", create=True)
+    with pytest.raises(NotTried):
+        descriptor_io.sync_directory(directory)
+    monkeypatch.setattr(os, "open", lambda *_: (_ for _ in ()).throw(fail_with(errno.EACCES)))
+    with pytest.raises(OSError, check=lambda error: not isinstance(error, NotTried)):
+        descriptor_io.open_descriptor(f"{directory}/f", create=True)

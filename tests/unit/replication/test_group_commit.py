@@ -159,6 +159,26 @@ async def test_a_failing_disk_of_one_partition_does_not_hurt_the_other() -> None
     assert sound.told == [1]
 
 
+async def test_partitions_that_fail_when_they_are_told_cost_the_others_no_flush(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Confused(FakePartition):
+        def flushed(self, offset: Offset, appended_bytes: int) -> None:
+            super().flushed(offset, appended_bytes)
+            raise RuntimeError("a mistake of one partition")
+
+    executor = HeldExecutor()
+    commit = GroupCommit(executor)
+    confused = [Confused() for _ in range(group_commit.WORKERS)]
+    others = [FakePartition() for _ in range(10)]
+    for partition in (*confused, *others):
+        append(commit, partition, "asker")
+    await turns()
+    await executor.release_all()
+    assert [each.told for each in others] == [[1]] * len(others)
+    assert "a mistake of one partition" in caplog.text
+
+
 async def test_a_deleted_partition_is_not_called_a_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -342,3 +342,30 @@ def test_records_of_a_compacted_topic_are_not_deleted(make: Callable[..., Partit
     with pytest.raises(ApiError) as refused:
         partition.delete_records_before(Offset(0))
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
+
+
+def test_however_many_readers_wait_each_leaves_without_a_look_at_the_others(
+    make: Callable[..., Partition],
+) -> None:
+    looks = 0
+
+    class Reader:
+        def advanced(self, partition: Partition, more_bytes: int) -> None:
+            raise AssertionError("nothing has come")
+
+        def __hash__(self) -> int:
+            return id(self) // 16
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal looks
+            looks += 1
+            return self is other
+
+    partition = make()
+    readers = [Reader() for _ in range(1_000)]
+    for reader in readers:
+        partition.watch(reader)
+    for reader in reversed(readers):
+        partition.unwatch(reader)
+    assert looks < 10 * len(readers)
+    partition.wake()

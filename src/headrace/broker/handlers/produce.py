@@ -6,6 +6,7 @@ partition's high watermark.
 """
 
 import asyncio
+from collections.abc import Iterator
 from functools import partial
 from typing import Final, cast
 from uuid import UUID
@@ -56,7 +57,34 @@ ADMIN_CLIENT_ID = "__admin_client"
 def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     """Append every batch that is good, and say of each bad one why it is not."""
     work = _Work(ctx, request)
-    topics = []
+    response = ProduceResponse(responses=[])
+    steps = _append_each(ctx, request, work, response)
+    if ctx.is_long:
+        ctx.finish_later(_append_in_turns(ctx, work, steps, response))
+        return None
+    for _ in steps:
+        pass
+    if work.later:
+        ctx.finish_later(work.append_later(response))
+        return None
+    topics = response.responses
+    if len(topics) == 1 and len(topics[0].partition_responses) == 1 and not work.failed:
+        ctx.appended_to = work.appended_to
+    return work.finish(response)
+
+
+async def _append_in_turns(
+    ctx: RequestContext, work: "_Work", steps: Iterator[None], response: ProduceResponse
+) -> None:
+    async for _ in in_turns(steps, ctx.services.turn):
+        pass
+    await work.append_later(response)
+
+
+def _append_each(
+    ctx: RequestContext, request: ProduceRequest, work: "_Work", response: ProduceResponse
+) -> Iterator[None]:
+    """One partition after the other, with its answer."""
     for topic in request.topic_data:
         refused, name = admit_topic(
             ctx.services,
@@ -67,8 +95,14 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | N
             topic.name,
             topic.topic_id,
         )
-        answers = []
+        answers: list[PartitionProduceResponse] = []
+        response.responses.append(
+            TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+            )
+        )
         for data in topic.partition_data:
+            yield
             answer = PartitionProduceResponse(
                 index=data.index, error_code=refused, base_offset=-1, log_start_offset=-1
             )
@@ -83,18 +117,6 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | N
                 work.failed = True
                 continue
             work.append(partition, cast(memoryview, data.records or _NOTHING), answer)
-        topics.append(
-            TopicProduceResponse(
-                name=topic.name, topic_id=topic.topic_id, partition_responses=answers
-            )
-        )
-    response = ProduceResponse(responses=topics)
-    if work.later:
-        ctx.finish_later(work.append_later(response))
-        return None
-    if len(topics) == 1 and len(topics[0].partition_responses) == 1 and not work.failed:
-        ctx.appended_to = work.appended_to
-    return work.finish(response)
 
 
 def admit_topic(

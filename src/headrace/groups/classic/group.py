@@ -1,7 +1,7 @@
 """The state of one classic group, and what other requests may ask of it."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import Enum
 
@@ -115,6 +115,10 @@ class ClassicGroup:
         """Offsets of a live group may go only where we know what it reads."""
         if self.state is not State.EMPTY and self.protocol_type != CONSUMER:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP)
+
+    def subscription(self) -> Callable[[str], bool]:
+        """Says of a topic whether the group reads it."""
+        return self.is_subscribed_to
 
     def is_subscribed_to(self, topic: str) -> bool:
         if self.subscribed_topics is None:

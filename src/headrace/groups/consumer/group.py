@@ -104,8 +104,9 @@ class ConsumerGroup:
         """Offsets of such a group age from their commit, not from when the group emptied."""
         return commit_ms
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        return any(topic in self.topics_of(member) for member in self.members.values())
+    def subscription(self) -> Callable[[str], bool]:
+        """Says of a topic whether the group reads it, after one look at the members."""
+        return self.subscribed_topics().__contains__
 
     def next_deadline_ms(self) -> int | None:
         return self.timers.next_deadline_ms()

@@ -126,7 +126,7 @@ def test_the_offsets_of_an_upgraded_group_stay(coordinator: Coordinator) -> None
     classic = classic_group(coordinator)
     Client("m", ["t"]).beat(coordinator)
     group = coordinator.group
-    assert group.is_subscribed_to("t")
+    assert group.subscription()("t")
     assert classic.beat() is ErrorCode.REBALANCE_IN_PROGRESS
 
 

@@ -1,0 +1,186 @@
+"""The rhythm of the duties, and what one that fails costs the others. In virtual time."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, cast
+
+from headrace.core.broker_configs import BrokerConfig
+from headrace.core.seams import Clock
+from headrace.node.cleaning import Cleaning
+from headrace.node.housekeeping import CHECKPOINT_BYTES_MAX, Housekeeping
+from headrace.replication.partition import Partition
+from headrace.replication.replicas import Replicas
+from tests.simulation.loop import VirtualLoop
+from tests.support.metadata import InlineExecutor
+
+NEVER = 10**9
+
+
+def configured(**settings: int) -> BrokerConfig:
+    """With these keys, underscores for dots; what is not named never happens."""
+    periods = {
+        "log.flush.offset.checkpoint.interval.ms": str(NEVER),
+        "log.retention.check.interval.ms": str(NEVER),
+        "log.cleaner.backoff.ms": str(NEVER),
+    }
+    given = {key.replace("_", "."): str(value) for key, value in settings.items()}
+    return BrokerConfig.from_static({**periods, **given})
+
+
+class FakeLog:
+    def __init__(self, name: str, broken: set[str]) -> None:
+        self.name, self.broken = name, broken
+        self.failure = None
+        self.looks = 0
+        self.flush_is_due = False
+
+    def apply_retention(self, _now_ms: int, _high_watermark: int) -> list[tuple[str, str]]:
+        if self.name in self.broken:
+            raise RuntimeError(f"a mistake about {self.name}")
+        self.looks += 1
+        return []
+
+    def expire_producers(self, _now_ms: int) -> None:
+        pass
+
+    def flush_due(self, _now_ms: int) -> bool:
+        return self.flush_is_due
+
+
+class FakePartition:
+    retired = False
+    high_watermark = 0
+
+    def __init__(self, name: str, broken: set[str]) -> None:
+        self.id = name
+        self.log = FakeLog(name, broken)
+
+
+class House:
+    """The duties with everything they touch; `broken` names what raises."""
+
+    def __init__(self, **settings: int) -> None:
+        self.broken: set[str] = set()
+        self.config = configured(**settings)
+        self.partitions = [
+            FakePartition(name, self.broken) for name in ("first", "second", "third")
+        ]
+        self.directory = self
+        self.bytes_since_checkpoint = 1
+        self.checkpoints = self.cleanings = self.removals = 0
+        self.flushed: list[str] = []
+
+    def __iter__(self) -> Iterator[FakePartition]:
+        return iter(self.partitions)
+
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic_ms(self) -> float:
+        return 0.0
+
+    async def open_unborn(self) -> None:
+        """Nothing is."""
+
+    def checkpoint(self) -> None:
+        self.checkpoints += 1
+        if "checkpoint" in self.broken:
+            raise RuntimeError("no checkpoint")
+
+    def remove_deleted(self, _now_ms: int) -> None:
+        self.removals += 1
+
+    async def clean_all(self) -> None:
+        self.cleanings += 1
+        if "cleaning" in self.broken:
+            raise RuntimeError("no cleaning")
+
+    def flush(self, partition: Partition) -> None:
+        name = str(partition.id)
+        self.flushed.append(name)
+        if name in self.broken:
+            raise RuntimeError("no flush")
+
+    def live(self, scenario: Callable[[Housekeeping], Coroutine[Any, Any, None]]) -> None:
+        loop = VirtualLoop()
+
+        async def life() -> None:
+            duties = Housekeeping(
+                cast(Replicas, self),
+                cast(Cleaning, self),
+                cast(Clock, self),
+                InlineExecutor(),
+                self.flush,
+            )
+            running = asyncio.create_task(duties.run())
+            await scenario(duties)
+            assert not running.done()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+        try:
+            loop.run_until_complete(life())
+        finally:
+            loop.close()
+
+
+def test_a_checkpoint_comes_as_often_as_asked_for_and_no_more_often() -> None:
+    house = House(log_flush_offset_checkpoint_interval_ms=60_000)
+
+    async def scenario(_: Housekeeping) -> None:
+        await asyncio.sleep(59)
+        assert house.checkpoints == 0
+        await asyncio.sleep(2)
+        assert house.checkpoints == 1
+
+    house.live(scenario)
+
+
+def test_much_that_was_written_brings_a_checkpoint_forward() -> None:
+    house = House(log_flush_offset_checkpoint_interval_ms=60_000)
+    house.bytes_since_checkpoint = CHECKPOINT_BYTES_MAX
+
+    async def scenario(_: Housekeeping) -> None:
+        await asyncio.sleep(1)
+        assert house.checkpoints == 1
+
+    house.live(scenario)
+
+
+def test_a_shorter_period_holds_for_the_pause_under_way() -> None:
+    house = House()
+
+    async def scenario(duties: Housekeeping) -> None:
+        await asyncio.sleep(10)
+        house.config = configured(
+            log_flush_offset_checkpoint_interval_ms=1_000,
+            log_retention_check_interval_ms=1_000,
+            log_cleaner_backoff_ms=1_000,
+        )
+        duties.config_changed()
+        await asyncio.sleep(1)
+        assert min(house.checkpoints, house.cleanings, house.removals) >= 1
+
+    house.live(scenario)
+
+
+def test_a_duty_that_fails_is_tried_again_and_costs_the_others_nothing() -> None:
+    house = House(
+        log_flush_offset_checkpoint_interval_ms=1_000,
+        log_retention_check_interval_ms=1_000,
+        log_cleaner_backoff_ms=1_000,
+    )
+    house.broken |= {"checkpoint", "cleaning", "second"}
+    for partition in house.partitions:
+        partition.log.flush_is_due = True
+
+    async def scenario(duties: Housekeeping) -> None:
+        await asyncio.sleep(10.5)
+        assert house.checkpoints >= 8
+        assert house.cleanings >= 8
+        assert [partition.log.looks >= 8 for partition in house.partitions] == [True, False, True]
+        assert house.removals >= 8
+        assert house.flushed.count("third") >= 8
+        assert duties.counts.failures > 0
+
+    house.live(scenario)
