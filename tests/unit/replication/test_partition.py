@@ -351,7 +351,7 @@ def test_however_many_readers_wait_each_leaves_without_a_look_at_the_others(
 
     class Reader:
         def advanced(self, partition: Partition, more_bytes: int) -> None:
-            raise AssertionError("nothing has come")
+            raise AssertionError(f"nothing has come: {partition.id} {more_bytes}")
 
         def __hash__(self) -> int:
             return id(self) // 16
