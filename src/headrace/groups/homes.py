@@ -138,7 +138,7 @@ class Homes:
                 partition = self._replicas.find(OFFSETS_TOPIC, index)
                 if partition is not None and index not in self._ready:
                     try:
-                        shard = await load(partition)
+                        shard = await load(partition, self._replicas.in_worker)
                         if self._replicas.find(OFFSETS_TOPIC, index) is partition:
                             self._settle(index, partition, shard)
                     except Exception as error:  # whatever it was: the other shards have their turn

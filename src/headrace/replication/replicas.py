@@ -15,9 +15,9 @@ and the disk is left to a worker.
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
 from headrace.controller.image import (
@@ -40,6 +40,7 @@ from headrace.replication.settings import TopicSettings
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Overrides = tuple[tuple[str, str], ...]
 
 # Partitions per turn of the event loop: some milliseconds where each of them is created.
@@ -71,6 +72,10 @@ class Replicas:
         self._image = Image("")
         self._steps = 0
         self._settings: WeakValueDictionary[Overrides, TopicSettings] = WeakValueDictionary()
+
+    async def in_worker(self, call: Callable[[], T]) -> T:
+        """Run what waits for the disk away from the event loop."""
+        return await self._executor.run(call)
 
     async def checkpoint_log_starts(self) -> None:
         """Bring deletions of records to disk."""

@@ -40,6 +40,7 @@ from headrace.protocol.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from tests.support.cold_disk import cold_disk
 from tests.support.group_wire import commit_request
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
@@ -133,6 +134,24 @@ async def test_while_groups_are_loaded_their_members_are_told_to_wait(tmp_path: 
             groups.fetch(asked, found.extend)
         assert found[-1].topics[0].partitions[0].committed_offset == 7
         await groups.close()
+
+
+async def test_others_are_answered_while_groups_are_read_from_a_cold_disk(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, Caller(node) as client:
+        await client.prepare()
+        for offset in range(5):
+            await client.commit(offset)
+    with cold_disk(OFFSETS_TOPIC) as disk:
+        disk.is_cold = True
+        async with running_node(tmp_path) as node, Caller(node) as client:
+            disk.reads_of_the_loop = 0  # nobody was served yet
+            for _ in range(20):
+                answer = await client.call(fetch_request("g"), 9)
+                assert isinstance(answer, OffsetFetchResponse)
+                loading = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+                assert answer.groups[0].error_code in loading
+            disk.is_well.set()
+            assert (await client.committed(), disk.reads_of_the_loop) == (4, 0)
 
 
 async def test_others_are_answered_while_offsets_of_a_deleted_topic_are_forgotten(
