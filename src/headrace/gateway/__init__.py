@@ -15,6 +15,7 @@ from headrace.gateway.reading import Follower
 from headrace.gateway.values import (
     GatewayLimits,
     IdempotencyKeyReused,
+    KeysForgottenTooSoon,
     NotTried,
     OutRecord,
     Produced,
@@ -29,6 +30,7 @@ __all__ = [
     "GatewayLimits",
     "GroupIsBusy",
     "IdempotencyKeyReused",
+    "KeysForgottenTooSoon",
     "Member",
     "MemberSettings",
     "NotTried",

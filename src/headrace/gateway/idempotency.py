@@ -17,6 +17,7 @@ then none is forgotten: where there are too many, new keys are refused.
 
 import asyncio
 import json
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -27,7 +28,7 @@ from typing import Final, NamedTuple
 from headrace.client.aio.client import AsyncClient
 from headrace.client.core.failures import error_for
 from headrace.client.core.identity import new_identity
-from headrace.client.core.models import EARLIEST, NewTopic, at_time
+from headrace.client.core.models import EARLIEST, ConfigResource, NewTopic, ResourceType, at_time
 from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
 from headrace.core.ids import TopicPartition
 from headrace.gateway.batching import Packer
@@ -37,12 +38,17 @@ from headrace.gateway.topics import Topics
 from headrace.gateway.values import (
     GatewayLimits,
     IdempotencyKeyReused,
+    KeysForgottenTooSoon,
     OutRecord,
     TooManyKeys,
 )
 from headrace.protocol.records.decode import Record
 
+logger = logging.getLogger(__name__)
+
 TOPIC: Final = "__headrace_idempotency"
+_EXPIRATION: Final = "producer.id.expiration.ms"
+_LONG_MAX: Final = 2**63 - 1
 # About as many claims as are taken in at a time.
 _READ_BYTES: Final = 128 * 1024
 _CLAIMS_PER_READ: Final = 500
@@ -52,6 +58,8 @@ _CLAIM_MS: Final = 15_000
 _LIFETIME_MS_MIN: Final = 60_000
 # Two claims of a key that nobody had claimed are closer than this, however clocks differ.
 _MARGIN_MS: Final = 300_000
+# How often brokers are asked for how long they remember producers: that may change any time.
+_LOOK_MS: Final = 10_000
 # A claim in memory: a third of what the object would take.
 _PACKED: Final = Struct(">q16siiqi")
 
@@ -99,6 +107,9 @@ class Claims:
         self._next_offset: int | None = None
         self._one_reader = asyncio.Lock()
         self._is_there = False
+        # For how long brokers remember producers; None: they do not say.
+        self._expiration_ms: int | None = None
+        self._look_again_ms = 0.0
 
     async def claim(
         self,
@@ -115,6 +126,7 @@ class Claims:
                 ErrorCode.INVALID_REQUEST,
                 f"an idempotency key has 1 to {self._limits.key_chars} characters",
             )
+        await self._require_memory()
         name = f"{topic}/{key}".encode(errors="backslashreplace")
         fingerprint = _fingerprint(records)
         claim = self._fresh(name)
@@ -127,6 +139,29 @@ class Claims:
         if claim.fingerprint != fingerprint:
             raise IdempotencyKeyReused(key)
         return claim
+
+    async def _require_memory(self) -> None:
+        """A key is no better than the brokers' memory of what was written under it."""
+        now_ms = self._client.clock.monotonic_ms()
+        if now_ms >= self._look_again_ms:
+            self._expiration_ms = await self._read_expiration()
+            self._look_again_ms = now_ms + _LOOK_MS
+        expiration_ms, lifetime_ms = self._expiration_ms, self._limits.key_lifetime_ms
+        if expiration_ms is not None and expiration_ms <= lifetime_ms:
+            raise KeysForgottenTooSoon(lifetime_ms, expiration_ms)
+
+    async def _read_expiration(self) -> int | None:
+        """Of that broker which forgets first."""
+        admin = self._client.admin
+        try:
+            brokers = (await admin.describe_cluster()).brokers
+            resources = [ConfigResource(ResourceType.BROKER, str(each.node_id)) for each in brokers]
+            configs = await admin.describe_configs(resources, keys=[_EXPIRATION])
+        except ApiError as error:
+            logger.debug("brokers do not say for how long they remember: error=%s", error)
+            return None
+        values = [found[_EXPIRATION].value for found in configs.values() if _EXPIRATION in found]
+        return min((int(value) for value in values if value is not None), default=None)
 
     async def _claim_anew(
         self, name: bytes, fingerprint: str, partitions: int, turn: int, places: int
@@ -198,8 +233,14 @@ class Claims:
         lifetime_ms = max(self._limits.key_lifetime_ms, _LIFETIME_MS_MIN)
         # Not compacted: compaction keeps the last record of a key, and the first one counts.
         configs = {
+            # Whatever else the brokers' defaults are: no claim goes or is refused before its time.
             "cleanup.policy": "delete",
             "retention.ms": str(2 * lifetime_ms),
+            "retention.bytes": "-1",
+            "message.timestamp.type": "CreateTime",
+            "message.timestamp.before.max.ms": str(_LONG_MAX),
+            "message.timestamp.after.max.ms": str(_LONG_MAX),
+            "max.message.bytes": "1048588",
             "segment.ms": str(lifetime_ms),
         }
         try:

@@ -82,6 +82,19 @@ class TooManyKeys(ApiError):
         )
 
 
+class KeysForgottenTooSoon(ApiError):
+    """Brokers would take a repeated request for a new one while its key is still good."""
+
+    def __init__(self, lifetime_ms: int, expiration_ms: int) -> None:
+        super().__init__(
+            ErrorCode.INVALID_CONFIG,
+            f"idempotency keys are good for {lifetime_ms} ms, and a broker forgets after "
+            f"producer.id.expiration.ms={expiration_ms} what was written under them; nothing was "
+            "written",
+            hint="raise producer.id.expiration.ms, or send the request without a key",
+        )
+
+
 class NotTried(ApiError):
     """Records that were not written because of others before them, and may be sent again."""
 

@@ -157,7 +157,7 @@ class Homes:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            shard = await load(partition)
+            shard = await load(partition, self._replicas.in_worker)
             if self._replicas.find(OFFSETS_TOPIC, index) is partition:
                 self._settle(index, partition, shard)
             self._failing.discard(index)

@@ -1,14 +1,20 @@
-"""A shard out of its log, in slices short enough that requests go on beside it."""
+"""A shard out of its log, in slices short enough that requests go on beside it.
+
+What is not in the page cache, as after the machine's start, is brought in by a worker.
+"""
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
 
 from headrace.core.errors import CorruptBatch
 from headrace.core.ids import Offset
 from headrace.groups.records import decode
 from headrace.groups.shard import Shard
 from headrace.groups.stored_offsets import OffsetReader
+from headrace.log.at_once import AT_ONCE, NotAtHand
+from headrace.log.partition_log import PartitionLog
 from headrace.protocol.records.decode import Record, decode_payload, record_payload
 from headrace.protocol.records.header import crc_matches, iterate_headers
 from headrace.replication.partition import Partition
@@ -17,40 +23,62 @@ logger = logging.getLogger(__name__)
 
 READ_BYTES = 1024 * 1024
 RECORDS_PER_SLICE = 1_000
+# How often parts of one stretch are brought in; then the disk is waited for.
+ROUNDS_MAX: Final = 40
+
+InWorker = Callable[[Callable[[], None]], Awaitable[None]]
 
 
-async def load(partition: Partition) -> Shard:
+async def load(partition: Partition, in_worker: InWorker) -> Shard:
     """Replay everything that is written; raises what the disk or a damaged batch does."""
     shard = Shard()
     reader = OffsetReader()
     left = RECORDS_PER_SLICE
-    for record in _records(partition):
-        _apply(shard, reader, record, partition)
-        left -= 1
-        if not left:
-            left = RECORDS_PER_SLICE
-            await asyncio.sleep(0)
-    return shard
-
-
-def _records(partition: Partition) -> Iterator[Record]:
     log = partition.log
     position, end = log.log_start_offset, log.log_end_offset
     while position < end:
-        data = memoryview(log.read(position, READ_BYTES, end))
+        data = await _read(log, position, end, in_worker)
         if not data:
-            return
-        for at, header in iterate_headers(data):
-            if not crc_matches(data, at, header):
-                # A group that goes on from a wrong offset is worse than one that has to wait.
-                raise CorruptBatch(
-                    f"the batch at offset {header.base_offset} does not match its checksum"
-                )
-            if not header.is_control:
-                for record in decode_payload(record_payload(data, header, at), header):
-                    if record.offset >= position:
-                        yield record
-            position = Offset(header.last_offset + 1)
+            break
+        for record in _records(memoryview(data), position):
+            _apply(shard, reader, record, partition)
+            left -= 1
+            if not left:
+                left = RECORDS_PER_SLICE
+                await asyncio.sleep(0)
+        position = _end(data)
+    return shard
+
+
+def _records(data: memoryview, position: Offset) -> Iterator[Record]:
+    for at, header in iterate_headers(data):
+        if not crc_matches(data, at, header):
+            # A group that goes on from a wrong offset is worse than one that has to wait.
+            raise CorruptBatch(
+                f"the batch at offset {header.base_offset} does not match its checksum"
+            )
+        if not header.is_control:
+            for record in decode_payload(record_payload(data, header, at), header):
+                if record.offset >= position:
+                    yield record
+
+
+def _end(data: bytes) -> Offset:
+    """The offset behind the last batch."""
+    last = 0
+    for _, header in iterate_headers(data):
+        last = header.last_offset
+    return Offset(last + 1)
+
+
+async def _read(log: PartitionLog, position: Offset, end: Offset, in_worker: InWorker) -> bytes:
+    for _ in range(ROUNDS_MAX):
+        try:
+            with AT_ONCE:
+                return log.read(position, READ_BYTES, end)
+        except NotAtHand as missing:
+            await in_worker(missing.bring_in)
+    return log.read(position, READ_BYTES, end)
 
 
 def _apply(shard: Shard, reader: OffsetReader, record: Record, partition: Partition) -> None:

@@ -11,7 +11,7 @@ from headrace.groups.consumer.offset_rules import PartitionCheck
 from headrace.groups.consumer.topics import ImageTopics
 from headrace.groups.consumer_steps import Group
 from headrace.groups.names import fits
-from headrace.groups.offsets import CommittedOffset, commit_record, tombstone
+from headrace.groups.offsets import CommittedOffset, GroupOffset, commit_record, tombstone
 from headrace.groups.shard import Shard
 from headrace.groups.step import Step, Token
 from headrace.protocol.messages.offset_commit import (
@@ -182,10 +182,14 @@ def delete_group(shard: Shard, group_id: str, step: Step) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def forget_topics(shard: Shard, topics: frozenset[str], step: Step) -> None:
-    """The topics were deleted; offsets into them mean nothing any more."""
-    for group_id, partition in shard.offsets.in_topics(topics):
-        step.write(tombstone(group_id, partition))
+def forget(shard: Shard, offsets: Iterable[GroupOffset], step: Step) -> None:
+    """Their topics were deleted; they mean nothing any more.
+
+    One that was committed since belongs to another topic of that name, and stays.
+    """
+    for group_id, partition, committed in offsets:
+        if shard.offsets.get(group_id, partition) is committed:
+            step.write(tombstone(group_id, partition))
 
 
 def forget_lost_topics(shard: Shard, step: Step) -> None:

@@ -22,6 +22,14 @@ class CommittedOffset(NamedTuple):
     """Unknown in records of older brokers."""
 
 
+class GroupOffset(NamedTuple):
+    """An offset, and whose it is."""
+
+    group_id: str
+    partition: TopicPartition
+    committed: CommittedOffset
+
+
 class Offsets:
     """By group, then by partition; a group without any is not in it."""
 
@@ -57,12 +65,12 @@ class Offsets:
             if not offsets:
                 del self._groups[group_id]
 
-    def in_topics(self, topics: frozenset[str]) -> list[tuple[str, TopicPartition]]:
-        """Every group and partition with an offset in one of these topics."""
+    def in_topics(self, topics: frozenset[str]) -> list[GroupOffset]:
+        """Every offset in one of these topics."""
         return [
-            (group_id, partition)
+            GroupOffset(group_id, partition, committed)
             for group_id, offsets in self._groups.items()
-            for partition in offsets
+            for partition, committed in offsets.items()
             if partition.topic in topics
         ]
 

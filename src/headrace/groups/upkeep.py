@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from headrace.controller.image import Delta, Image
@@ -10,10 +10,13 @@ from headrace.core.shared_calls import call_each
 from headrace.groups import offset_requests
 from headrace.groups.deadlines import Deadlines, Key
 from headrace.groups.homes import Home, Homes
+from headrace.groups.offsets import GroupOffset
 from headrace.groups.step import Step
 
 logger = logging.getLogger(__name__)
 
+# Forgotten in one turn of the event loop: a few milliseconds.
+OFFSETS_PER_TURN = 500
 # Whatever the configuration says: looking for expired offsets must not keep a core busy.
 CLEANUP_SECONDS_MIN = 0.01
 
@@ -82,23 +85,34 @@ class Upkeep:
 
     # Offsets that go
 
-    def follow(self, old: Image, new: Image, delta: Delta) -> None:
-        """Forget the offsets of topics that were deleted."""
+    async def follow(self, old: Image, new: Image, delta: Delta) -> None:
+        """Forget the offsets of topics that were deleted.
+
+        There may be very many: the answer to the deletion waits for that, other clients do not.
+        """
         gone = frozenset(
             name
             for name in delta.topics
             if name in old.topics
             and (name not in new.topics or new.topics[name].id != old.topics[name].id)
         )
-        if not gone or self._closed:
+        if not gone:
             return
+        for home in tuple(self._homes):
+            try:
+                await self._forget(home, home.shard.offsets.in_topics(gone))
+            except Exception:
+                logger.exception("forgetting offsets of deleted topics: partition=%d", home.index)
 
-        def forget(home: Home) -> None:
+    async def _forget(self, home: Home, offsets: Sequence[GroupOffset]) -> None:
+        for start in range(0, len(offsets), OFFSETS_PER_TURN):
+            if self._closed or self._homes.at(home.index) is not home:
+                return  # a shard that is loaded anew looks for lost topics by itself
             step = self._new_step()
-            offset_requests.forget_topics(home.shard, gone, step)
+            some = offsets[start : start + OFFSETS_PER_TURN]
+            offset_requests.forget(home.shard, some, step)
             self._append(home, step)
-
-        call_each(logger, "forgetting offsets of deleted topics", self._homes, forget)
+            await asyncio.sleep(0)
 
     def _schedule_cleanup(self) -> None:
         if not self._closed:

@@ -16,10 +16,10 @@ and the disk is left to a worker.
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
 from headrace.controller.image import (
@@ -42,6 +42,7 @@ from headrace.replication.settings import TopicSettings
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Overrides = tuple[tuple[str, str], ...]
 
 # Partitions per turn of the event loop: some milliseconds where each of them is created.
@@ -76,6 +77,10 @@ class Replicas:
         self._image = Image("")
         self._steps = 0
         self._settings: WeakValueDictionary[Overrides, TopicSettings] = WeakValueDictionary()
+
+    async def in_worker(self, call: Callable[[], T]) -> T:
+        """Run what waits for the disk away from the event loop."""
+        return await self._executor.run(call)
 
     async def checkpoint_log_starts(self) -> None:
         """Bring deletions of records to disk."""

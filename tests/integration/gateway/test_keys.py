@@ -12,6 +12,7 @@ from headrace.gateway import (
     Gateway,
     GatewayLimits,
     IdempotencyKeyReused,
+    KeysForgottenTooSoon,
     OutRecord,
     TooManyKeys,
     TooManyRecords,
@@ -280,3 +281,51 @@ async def test_a_key_is_answered_the_same_after_the_topics_limit_was_raised(
     await gateway.admin.alter_configs({resource: [change]})
     assert await gateway.produce("small", records, key="k") == first
     assert await count(gateway, "small") == 8
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_key_is_refused_where_brokers_forget_what_was_written_under_it(
+    tmp_path: Path, form: str
+) -> None:
+    """A repeated request would be written twice, within the time for which its key is good."""
+    settings = {"producer.id.expiration.ms": "1000"}
+    async with gateway_of(form, tmp_path, settings=settings) as gateway:
+        with pytest.raises(KeysForgottenTooSoon, match=r"producer\.id\.expiration\.ms=1000"):
+            await gateway.produce("orders", RECORDS, key="k")
+        await gateway.produce("orders", RECORDS)
+        assert await count(gateway, "orders") == len(RECORDS)
+
+
+async def test_a_key_is_refused_once_brokers_have_been_told_to_forget_sooner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.gateway.idempotency._LOOK_MS", 0)
+    async with gateway_of("local", tmp_path) as gateway:
+        await gateway.produce("orders", RECORDS, key="k")
+        resource = ConfigResource(ResourceType.BROKER, "")
+        change = ConfigChange("producer.id.expiration.ms", "1000")
+        await gateway.admin.alter_configs({resource: [change]})
+        with pytest.raises(KeysForgottenTooSoon):
+            await gateway.produce("orders", RECORDS, key="k")
+
+
+async def test_no_default_of_a_broker_takes_keys_away_before_their_time(tmp_path: Path) -> None:
+    hostile = {
+        "log.cleanup.policy": "compact",
+        "log.retention.bytes": "0",
+        "log.retention.ms": "1",
+        "log.message.timestamp.type": "LogAppendTime",
+        "log.message.timestamp.before.max.ms": "0",
+        "log.message.timestamp.after.max.ms": "0",
+        "message.max.bytes": "100",
+    }
+    async with gateway_of("local", tmp_path, settings=hostile) as gateway:
+        kept = {"cleanup.policy": "delete", "max.message.bytes": "100000"}
+        await gateway.admin.create_topics([NewTopic("orders", 1, configs=kept)])
+        await gateway.produce("orders", RECORDS, key="k")
+        resource = ConfigResource(ResourceType.TOPIC, "__headrace_idempotency")
+        configs = (await gateway.admin.describe_configs([resource]))[resource]
+        limits = {name: configs[name].value for name in ("retention.bytes", "cleanup.policy")}
+        assert limits == {"retention.bytes": "-1", "cleanup.policy": "delete"}
+        assert int(configs["retention.ms"].value or 0) > GatewayLimits().key_lifetime_ms
+        assert configs["message.timestamp.type"].value == "CreateTime"

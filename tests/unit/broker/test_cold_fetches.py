@@ -1,7 +1,6 @@
 """Fetches of what is in no page cache: the event loop never waits for the disk."""
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -9,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from headrace.broker.handlers import fetch as fetching
-from headrace.log.at_once import AT_ONCE, NotAtHand, may_wait
+from headrace.log.at_once import AT_ONCE, may_wait
 from headrace.log.real_files import RealFile
-from headrace.node.node import Node
 from headrace.node.real_seams import WORKERS
 from headrace.protocol.messages.api_versions import ApiVersionsRequest
 from headrace.protocol.messages.fetch import FetchResponse
+from tests.support.cold_disk import ColdDisk, cold_disk
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
 from tests.unit.broker.test_waiting_fetches import (
@@ -27,45 +26,11 @@ from tests.unit.broker.test_waiting_fetches import (
     received,
 )
 
-GIVE_UP_SECONDS = 10
-
-
-class ColdDisk:
-    """Every part of a topic's files has to be waited for once; workers wait until it is well."""
-
-    def __init__(self) -> None:
-        self.is_cold = False
-        self.is_well = threading.Event()
-        self.reads_of_the_loop = 0
-        self.forgets = False
-        self._loop = threading.get_ident()
-        self._warm: set[tuple[str, int]] = set()
-        self._read = RealFile.read
-
-    def cool_down(self, node: Node) -> None:
-        """As after a restart: nothing is in memory, nor where readers have been."""
-        for partition in node.services.replicas:
-            for segment in partition.log.segments:
-                segment._boundaries = None
-        self.is_cold = True
-
-    def read(self, file: RealFile, position: int, size: int) -> bytes:
-        if self.is_cold and "/t-" in file.path and (file.path, position) not in self._warm:
-            if not may_wait():
-                raise NotAtHand(file, position, size)
-            if threading.get_ident() == self._loop:
-                self.reads_of_the_loop += 1
-            elif self.is_well.wait(GIVE_UP_SECONDS) and not self.forgets:
-                self._warm.add((file.path, position))
-        return self._read(file, position, size)
-
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[ColdDisk]:
-    cold = ColdDisk()
-    monkeypatch.setattr(RealFile, "read", lambda *arguments: cold.read(*arguments))
-    yield cold
-    cold.is_well.set()
+def disk() -> Iterator[ColdDisk]:
+    with cold_disk("t") as cold:
+        yield cold
 
 
 async def test_others_are_answered_while_a_fetch_waits_for_the_disk(

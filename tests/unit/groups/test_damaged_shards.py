@@ -1,9 +1,10 @@
 """A part of `__consumer_offsets` that was damaged on disk: its groups wait, all others go on."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.support.four_partitions import PATIENCE_SECONDS, Client
 from tests.support.group_wire import commit_request
 from tests.support.nodes import running_node
 
+T = TypeVar("T")
 GROUPS = [f"g{number}" for number in range(12)]
 SHARDS = 5
 COMMITTED = 0x5A5A
@@ -83,6 +85,9 @@ class _Replicas:
     def is_offline(self, *_: object) -> bool:
         return False
 
+    async def in_worker(self, call: Callable[[], T]) -> T:
+        return call()
+
 
 class _Topic:
     def partition_count(self) -> int:
@@ -96,7 +101,7 @@ async def test_a_shard_that_is_made_anew_is_not_taken_for_the_one_that_failed(
     monkeypatch.setattr(homes, "RETRY_PAUSES", 0)
     tried = asyncio.Event()
 
-    async def damaged_load(_: object) -> Shard:
+    async def damaged_load(*_: object) -> Shard:
         tried.set()
         raise OSError("damaged")
 

@@ -245,3 +245,15 @@ def test_offsets_of_deleted_topics_go_also_when_nobody_looked() -> None:
         None,
         None,
     ]
+
+
+def test_what_was_committed_since_its_topic_was_deleted_is_not_forgotten() -> None:
+    world = ClassicShard()
+    for topic in ("gone", "made anew"):
+        commit(world, 5, topic=topic)
+    found = world.shard.offsets.in_topics(frozenset({"gone", "made anew"}))
+    commit(world, 1, topic="made anew")
+    step = world.step()
+    offset_requests.forget(world.shard, found, step)
+    world.finish(step)
+    assert [committed(world, topic=topic) for topic in ("gone", "made anew")] == [None, 1]

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.errors import ErrorCode, StorageError
+from headrace.groups import upkeep
 from headrace.groups.service import Groups
 from headrace.groups.shard import Shard
 from headrace.log.partition_log import AppendInfo, PartitionLog
@@ -39,6 +40,7 @@ from headrace.protocol.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from tests.support.cold_disk import cold_disk
 from tests.support.group_wire import commit_request
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
@@ -132,6 +134,55 @@ async def test_while_groups_are_loaded_their_members_are_told_to_wait(tmp_path: 
             groups.fetch(asked, found.extend)
         assert found[-1].topics[0].partitions[0].committed_offset == 7
         await groups.close()
+
+
+async def test_others_are_answered_while_groups_are_read_from_a_cold_disk(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, Caller(node) as client:
+        await client.prepare()
+        for offset in range(5):
+            await client.commit(offset)
+    with cold_disk(OFFSETS_TOPIC) as disk:
+        disk.is_cold = True
+        async with running_node(tmp_path) as node, Caller(node) as client:
+            disk.reads_of_the_loop = 0  # nobody was served yet
+            for _ in range(20):
+                answer = await client.call(fetch_request("g"), 9)
+                assert isinstance(answer, OffsetFetchResponse)
+                loading = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+                assert answer.groups[0].error_code in loading
+            disk.is_well.set()
+            assert (await client.committed(), disk.reads_of_the_loop) == (4, 0)
+
+
+async def test_others_are_answered_while_offsets_of_a_deleted_topic_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [f"g{number}" for number in range(40)]
+    async with (
+        running_node(tmp_path, offsets_topic_num_partitions="1") as node,
+        Caller(node) as client,
+        Caller(node) as other,
+    ):
+        await client.prepare()
+        for group in groups:
+            assert await client.commit(7, group) == ErrorCode.NONE
+        monkeypatch.setattr(upkeep, "OFFSETS_PER_TURN", 1)
+        seen: list[int] = []
+
+        async def look_again_and_again() -> None:
+            while True:
+                home = node.services.groups._homes.at(0)
+                assert home is not None
+                await other.call(FindCoordinatorRequest(key="g"), 2)
+                seen.append(len(home.shard.offsets))
+
+        looking = asyncio.create_task(look_again_and_again())
+        await client.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5_000), 5)
+        looking.cancel()
+        assert [await client.committed(group) for group in groups] == [-1] * len(groups)
+        assert any(0 < left < len(groups) for left in seen), "nobody was served meanwhile"
+    async with running_node(tmp_path) as node, Caller(node) as client:
+        assert [await client.committed(group) for group in groups] == [-1] * len(groups)
 
 
 class HeldExecutor(ThreadExecutor):
