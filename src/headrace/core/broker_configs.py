@@ -21,6 +21,7 @@ from headrace.core.config_keys import (
     format_value,
     keys_of,
     suggestion,
+    taken,
 )
 from headrace.core.errors import ApiError, ErrorCode, InvalidConfig
 from headrace.core.keys.groups import GroupKeys
@@ -55,7 +56,7 @@ class BrokerConfig(LoggingKeys, TextKeys, HttpKeys, GroupKeys, StorageKeys, Reco
         self, default: Mapping[str, str], own: Mapping[str, str] = _NO_CONFIGS
     ) -> "BrokerConfig":
         """This config under other dynamic layers: for all brokers, and for this one."""
-        return _build(self.static, default, own)
+        return _build(self.static, taken(default, BROKER_KEYS), taken(own, BROKER_KEYS))
 
     @property
     def data_directory(self) -> str:
