@@ -12,11 +12,14 @@ _ISO = re.compile(
 
 
 def milliseconds(text: str, option: str, *, or_else: str = "") -> int:
-    """A local time without zone, any ISO 8601 time with one, or @MILLISECONDS since 1970."""
+    """A local time without zone, any ISO 8601 time with one, or @MILLISECONDS since 1970.
+
+    Before 1970 there are no records: such a time means the first one, as at the text door.
+    """
     if text.startswith("@") and text[1:].isdecimal():
         return int(text[1:])
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
+        return max(int(datetime.fromisoformat(text).timestamp() * 1000), 0)
     except (ValueError, OverflowError, OSError):
         raise typer.BadParameter(
             f"{text!r} is {or_else}no time such as 2026-01-31T12:00", param_hint=option

@@ -21,6 +21,7 @@ from headrace.core.config_keys import (
     format_value,
     keys_of,
     suggestion,
+    taken,
 )
 from headrace.core.errors import ApiError, ErrorCode, InvalidConfig
 from headrace.core.keys.groups import GroupKeys
@@ -56,12 +57,8 @@ class BrokerConfig(LoggingKeys, TextKeys, HttpKeys, GroupKeys, StorageKeys, Reco
     def with_dynamic(
         self, default: Mapping[str, str], own: Mapping[str, str] = _NO_CONFIGS
     ) -> "BrokerConfig":
-        """This config under other dynamic layers: for all brokers, and for this one.
-
-        Stored values were checked when they were set, by whatever was allowed then: one that is
-        no longer is left out, and keeps no broker from starting.
-        """
-        return _build(self.static, _allowed(default), _allowed(own))
+        """This config under other dynamic layers: for all brokers, and for this one."""
+        return _build(self.static, taken(default, BROKER_KEYS), taken(own, BROKER_KEYS))
 
     def check_together(self) -> None:
         """Refuse keys that are fine one by one but contradict each other, when they are set."""
@@ -164,18 +161,6 @@ def validate_dynamic(changes: Mapping[str, str], *, for_all_brokers: bool) -> No
 
 def _refuse(message: str) -> NoReturn:
     raise ApiError(ErrorCode.INVALID_REQUEST, message)
-
-
-def _allowed(stored: Mapping[str, str]) -> Mapping[str, str]:
-    return {name: text for name, text in stored.items() if _is_allowed(name, text)}
-
-
-def _is_allowed(name: str, text: str) -> bool:
-    try:
-        known_key(name).parse(text)
-    except InvalidConfig:
-        return False
-    return True
 
 
 def known_key(name: str) -> ConfigKey:

@@ -5,6 +5,7 @@ name for a key is the field's name with dots, so each key is written down once. 
 reads the declarations back, for parsing, for DescribeConfigs and for the reference in docs/.
 """
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from headrace.core.errors import InvalidConfig
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
@@ -220,6 +223,29 @@ def parse_value(name: str, type_: ConfigType, text: str) -> Any:
             return words
         case _:
             return text
+
+
+def taken(stored: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> Mapping[str, str]:
+    """What of stored configs this version takes; the rest has no effect, and is said to have none.
+
+    They were checked when they were set, perhaps by another version with other keys and limits:
+    that must not keep a broker from starting, with everything else it holds.
+    """
+    refused: dict[str, str] = {}
+    for name, text in stored.items():
+        known = keys.get(name)
+        try:
+            if known is None:
+                refused[name] = "the key is not known"
+            else:
+                known.parse(text)
+        except InvalidConfig as error:
+            refused[name] = error.message
+    for name, reason in refused.items():
+        logger.warning("a stored config has no effect: name=%s reason=%s", name, reason)
+    if not refused:
+        return stored
+    return {name: text for name, text in stored.items() if name not in refused}
 
 
 def unless_negative(value: int) -> int | None:

@@ -54,12 +54,12 @@ class Cleaning:
         self._checkpoint = checkpoint
         self._clock = clock
         self._executor = executor
+        self._topic_ids = {each.id: each.topic_id for each in replicas}
         self.counts = CleaningCounts()
 
     async def clean_all(self) -> None:
         """Compact until no log is worth it."""
-        directory = self._replicas.directory
-        self._checkpoint.retain((*directory.logs, *directory.partitions_on_disk))
+        self._forget_what_is_gone()
         tried: set[Partition] = set()
         await self._finish_replacements(tried)
         while (job := self._most_urgent(tried)) is not None:
@@ -70,6 +70,19 @@ class Cleaning:
                 if job.partition.retired:
                     continue
                 self._report(job.partition, error)
+
+    def _forget_what_is_gone(self) -> None:
+        """The checkpoint knows names only: what it says of a deleted topic is not true of another
+        that was made under its name before we looked."""
+        directory = self._replicas.directory
+        topic_ids = {each.id: each.topic_id for each in self._replicas}
+        anew = {
+            partition
+            for partition, topic_id in topic_ids.items()
+            if self._topic_ids.get(partition, topic_id) != topic_id
+        }
+        self._topic_ids = topic_ids
+        self._checkpoint.retain({*directory.logs, *directory.partitions_on_disk} - anew)
 
     async def _finish_replacements(self, tried: set[Partition]) -> None:
         for partition in [each for each in self._replicas if each.log.is_half_replaced]:

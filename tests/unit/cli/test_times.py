@@ -6,6 +6,7 @@ import pytest
 import typer
 
 from headrace.cli.times import duration_ms, milliseconds
+from headrace.client.core.models import at_time
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
@@ -41,6 +42,7 @@ def test_times_are_read_with_a_zone_or_as_milliseconds() -> None:
     assert milliseconds("2026-01-31T12:00Z", "--to-time") == noon
     assert milliseconds("2026-01-31T13:00+01:00", "--to-time") == noon
     assert milliseconds(f"@{noon}", "--to-time") == noon
+    assert at_time(milliseconds("1960-01-31T12:00Z", "--to-time")) == at_time(0)
 
 
 @pytest.mark.parametrize("text", ["yesterday", "@", "@x", "12:00", ""])

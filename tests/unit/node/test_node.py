@@ -8,7 +8,15 @@ from typing import TypeVar
 
 import pytest
 
+from headrace.controller.image import ResourceType
+from headrace.controller.metadata_log import MetadataLog
+from headrace.controller.records import ConfigRecord
+from headrace.core.errors import ErrorCode
 from headrace.node.real_seams import ThreadExecutor
+from headrace.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from headrace.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -29,6 +37,7 @@ from headrace.protocol.messages.produce import (
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
 from headrace.replication.replicas import Replicas
+from tests.support.four_partitions import Client
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
 
@@ -179,3 +188,44 @@ def _latest(topic: str, epoch: int) -> ListOffsetsRequest:
     return ListOffsetsRequest(
         replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[partition])]
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "value"),
+    [
+        (ResourceType.TOPIC, "t", "remote.storage.enable", "true"),
+        (ResourceType.TOPIC, "t", "segment.bytes", "14"),
+        (ResourceType.BROKER, "", "log.segment.bytes", "14"),
+        (ResourceType.BROKER, "0", "remote.log.storage.system.enable", "true"),
+    ],
+)
+async def test_a_config_that_another_version_stored_has_no_effect_and_stops_nothing(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    kind: ResourceType,
+    name: str,
+    key: str,
+    value: str,
+) -> None:
+    stored = ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
+    async with running_node(tmp_path) as node, Client(node) as client:
+        await client.create("t", "u")
+        log: MetadataLog = node.services.controller._log
+        log.append([stored])
+        log.flush()
+    caplog.set_level(logging.WARNING)
+    async with running_node(tmp_path) as node, Client(node) as client:
+        assert await client.produce("t") == await client.produce("u") == [ErrorCode.NONE] * 4
+        partition = node.services.replicas.find("t", 0)
+        assert partition is not None
+        assert partition.settings.config.segment_bytes == 1 << 30
+        asked = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=kind, resource_name=name, configuration_keys=None
+                )
+            ]
+        )
+        answer = await client.ask(asked, 4)
+        assert answer.results[0].error_code == ErrorCode.NONE
+    assert f"a stored config has no effect: name={key}" in caplog.text
