@@ -189,19 +189,26 @@ async def test_a_request_with_many_entries_costs_no_more_than_its_length(
         async with RawClient(host, port) as client:
             made = LongRequests(await known_things(node, client))
         for version, path in ARRAYS[api_key]:
+            asked: set[bytes] = set()
             for entries in Entries:
 
-                async def costs(count: int) -> tuple[float, int]:
+                def frame(count: int) -> bytes:
                     request = made.request(cls, version, path, count, entries)  # noqa: B023
-                    frame = encode_request(request, version, 1, "long")  # noqa: B023
+                    return encode_request(request, version, 1, "long")  # noqa: B023
+
+                async def costs(frame: bytes) -> tuple[float, int]:
                     async with RawClient(host, port) as client:
                         return await cost(client, frame)
 
+                many = frame(MANY)
+                if many in asked:
+                    continue  # some kinds of entries make no difference to this array
+                asked.add(many)
                 what = f"v{version} {'.'.join(path)} {entries.value}"
-                seconds, answered = await costs(MANY)
+                seconds, answered = await costs(many)
                 assert answered >= 0, f"{what}: no answer"
                 assert answered <= MANY * ANSWER_BYTES_PER_ENTRY, what
                 assert seconds < SECONDS_MAX, what
                 if seconds > PLAINLY_QUICK:
-                    few, _ = await costs(FEW)
+                    few, _ = await costs(frame(FEW))
                     assert seconds < LINEAR_UP_TO * few, f"{what}: {few:.3f} s, {seconds:.3f} s"

@@ -23,7 +23,7 @@ KERNEL_BYTES = 4 * 1024
 # Of the shortest answers it takes thousands to fill what may be unread.
 REQUESTS = 8_000
 REQUEST_BYTES = 4 * 1024 * 1024
-QUIET_TURNS = 30
+QUIET_TURNS = 15
 PATHS = {9: ("groups",), 3: ("topics",)}
 
 

@@ -24,7 +24,7 @@ UNSENT_BYTES = 16 * 1024
 # One answer, or those to one slice of commands that came together.
 AT_ONCE_BYTES = 32 * 1024
 ASKED_FOR_BYTES = 6 * (UNSENT_BYTES + AT_ONCE_BYTES)
-QUIET_TURNS = 60
+QUIET_TURNS = 20
 PARTS = {
     "topic": "t", "partition": "0", "group": "g", "instance": "nobody", "broker": "0",
     "asset": "page.js",
