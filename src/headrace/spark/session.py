@@ -22,6 +22,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.spark.planner_environment import settle_environment
 
 JAVA_VERSION_MIN: Final = 17
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
@@ -74,7 +75,9 @@ def session(
     local = LOCAL_SETTINGS if chosen.startswith("local") else {}
     for key, value in {**DEFAULT_SETTINGS, **local, **(settings or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    found = builder.getOrCreate()
+    settle_environment(found)
+    return found
 
 
 @contextmanager

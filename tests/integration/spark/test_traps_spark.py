@@ -11,6 +11,7 @@
 | 7 a task costs 30 ms whatever it reads | `test_source`, `test_readers_stream`, `test_offsets` |
 | 8 `binary_slice` of pyarrow needs a stop | below |
 | 9 checkpoints are slow on local disks; the setting that helps is internal | below |
+| 10 streams that start at once tear a map that every batch is sent with | below |
 
 Every trap has an entry in `TRAPS`, and a test that is named there exists.
 """  # noqa: E501
@@ -34,8 +35,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 import headrace
 from headrace.client import Client
 from headrace.spark import session
+from headrace.spark.planner_environment import _NAMES, settle_environment
+from headrace.testing import Broker
 from tests.integration.spark.conftest import Options
 from tests.integration.spark.test_sinks import archived, finish, from_start, places, stream
+from tests.support import spark_faults
+from tests.support.pipelines import Written
 from tests.support.spark_faults import Compared, compare
 from tests.support.spark_readers import batch_reader, numbered, send, stream_reader
 
@@ -85,10 +90,14 @@ TRAPS: dict[int, list[str]] = {
         f"{_HERE}::test_trap_9_the_quick_way_to_write_checkpoints_is_off_unless_asked_for",
         f"{_HERE}::test_trap_9_a_checkpoint_written_the_quick_way_is_read_the_usual_way",
     ],
+    10: [
+        f"{_HERE}::test_trap_10_a_stream_finds_the_variables_of_its_planner_in_place",
+        f"{_HERE}::test_trap_10_a_pipeline_puts_them_in_place_whoever_made_the_session",
+    ],
 }
 
 
-@pytest.mark.parametrize("trap", range(1, 10))
+@pytest.mark.parametrize("trap", range(1, 11))
 def test_every_trap_has_a_test_that_exists(trap: int) -> None:
     for named in TRAPS[trap]:
         file, _, name = named.partition("::")
@@ -247,3 +256,44 @@ def test_trap_9_a_checkpoint_written_the_quick_way_is_read_the_usual_way(
         finally:
             spark.conf.unset(CHECKPOINTS)
     assert compare(places(client, topic), archived(tmp_path / "table")) == Compared(0, 0, 0)
+
+
+def planner_variables(spark: SparkSession, name: str) -> Any:
+    formats = spark._jsparkSession.sessionState().dataSourceManager()
+    return formats.lookupDataSource(name).dataSourceCls().envVars()
+
+
+def test_trap_10_a_stream_finds_the_variables_of_its_planner_in_place(
+    spark: SparkSession, client: Client, topic: str, to: Options, tmp_path: Path
+) -> None:
+    """Spark adds to a map without a lock, each time that a stream starts, and sends it about."""
+    send(client, topic, numbered(5))
+    added = []
+    for number, settles in enumerate((False, True)):
+        spark_faults.register(spark)  # a new map
+        if settles:
+            settle_environment(spark, spark_faults.NAME)
+        before = set(planner_variables(spark, spark_faults.NAME).keySet())
+        rows = spark.readStream.format(spark_faults.NAME).options(**from_start(to, topic))
+        rows.options(**spark_faults.fault_options("reading", tmp_path / "never"))
+        noop = rows.load().writeStream.format("noop")
+        finish(noop.option("checkpointLocation", str(tmp_path / str(number))))
+        added.append(set(planner_variables(spark, spark_faults.NAME).keySet()) - before)
+    assert added == [set(_NAMES), set()]
+
+
+def test_trap_10_a_pipeline_puts_them_in_place_whoever_made_the_session(
+    spark: SparkSession,
+    broker: Broker,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[list[str]] = []
+
+    def settle(session: SparkSession) -> None:
+        seen.append([query.name for query in session.streams.active])
+
+    monkeypatch.setattr("headrace.spark.pipeline.running.settle_environment", settle)
+    Written(tmp_path, broker.bootstrap_servers, topic).table().table("second").run(spark)
+    assert seen == [[]], "once, and before any query has started"

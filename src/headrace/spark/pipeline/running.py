@@ -24,6 +24,7 @@ from headrace.spark.pipeline.frames import (
 )
 from headrace.spark.pipeline.late import may_lose_late
 from headrace.spark.pipeline.model import OnLate, Spec
+from headrace.spark.planner_environment import settle_environment
 from headrace.spark.progress import Watching, watch
 from headrace.spark.progress.late import LateRows, percent
 
@@ -158,6 +159,7 @@ def start(spec: Spec, spark: SparkSession, servers: str, *, once: bool, findings
         findings.refuse()
         frames = [frame_of(program, spark, findings) for program in programs]
         findings.refuse()
+        settle_environment(spark)  # whoever made the session
         try:
             if late:  # before the queries start, so that their first batches are heard of too
                 watching = watch(spark, names=late, terminal=False)
