@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -231,6 +232,57 @@ def test_a_session_with_a_wrong_setting_is_told_at_its_line(
     code, _, err = command("run", str(path), "--once")
     line = path.read_text().splitlines().index("  spark.sql.shuffle.partitions: many") + 1
     assert (code, f"{path}:{line}:3: settings: spark.sql" in err) == (1, True)
+
+
+def test_an_interrupt_goes_to_the_command_and_not_into_a_call_of_sparks(
+    command: Command,
+    written: Written,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    seen = []
+
+    def begun(*_: object, **__: object) -> SparkSession:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as Spark takes it for itself
+        return spark
+
+    def check(*_: object) -> list[object]:
+        seen.append(signal.getsignal(signal.SIGINT))
+        logging.error("Exception while sending command.")  # as py4j says it
+        return []
+
+    monkeypatch.setattr("headrace.spark.session.session", begun)
+    monkeypatch.setattr("headrace.spark.pipeline.Pipeline.check", check)
+    try:
+        assert command("check", str(written.save()))[0] == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [signal.default_int_handler]
+    assert not caplog.records
+
+
+def test_an_interrupt_while_spark_starts_waits_for_it(
+    command: Command, written: Written, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Java that loses its Python while it starts stays behind for ever."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    started = []
+
+    def start(*_: object, **__: object) -> SparkSession:
+        os.kill(os.getpid(), signal.SIGINT)
+        started.append(True)
+        return spark
+
+    monkeypatch.setattr("headrace.spark.session.session", start)
+    try:
+        code, _, err = command("check", str(written.save()))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (code, started) == (130, [True])
+    assert "Traceback" not in err
 
 
 def test_a_stop_that_ends_spark_too_is_no_failure(

@@ -1,7 +1,12 @@
 """The Spark session of a pipeline command, and what the commands need to have one."""
 
 import importlib.util
+import logging
 import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -74,6 +79,39 @@ def loaded(file: str, settings: list[str] | None) -> "Pipeline":
     return load(file).with_settings(given)
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """An interrupt waits until Spark has started, and then goes to whoever had it before.
+
+    A Java that loses its Python while it starts would stay behind for ever. Spark's own handler is
+    not kept: it asks Java to cancel jobs, in the middle of a call that waits for its answer.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    asked = threading.Event()
+
+    def hold(*_: object) -> None:
+        if not asked.is_set():
+            # By the descriptor: a handler may come in the middle of a write to the stream.
+            os.write(2, b"headrace: stopping as soon as Spark has started\n")
+        asked.set()
+
+    # Who interrupts a call into Java knows of it, and py4j would tell of it by traces.
+    logging.getLogger().addFilter(_is_news)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked.is_set():
+        raise KeyboardInterrupt
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return "while sending command" not in record.getMessage()
+
+
 def spark_for(pipeline: "Pipeline", master: str | None, *, silent: bool = False) -> "SparkSession":
     """A session with the pipeline's settings, that says little, or (`silent`) nothing."""
     from headrace.spark.session import session, terse
@@ -82,7 +120,7 @@ def spark_for(pipeline: "Pipeline", master: str | None, *, silent: bool = False)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # by spark-submit, whose Java runs already
         settings.setdefault("spark.log.level", "ERROR")
     try:
-        with terse(settings, silent=silent):
+        with _uninterrupted(), terse(settings, silent=silent):
             return session(pipeline.name, master=master, settings=settings)
     except HeadraceError:
         raise
