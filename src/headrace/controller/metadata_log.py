@@ -146,6 +146,9 @@ class MetadataLog:
 
     def append(self, records: Sequence[MetadataRecord]) -> None:
         """Write the records as one batch; they count only once `flush` has returned."""
+        if self._log.is_half_emptied:
+            # After a snapshot, which holds all that was in it.
+            self._log.truncate_fully_and_start_at(self._log.log_end_offset)
         now_ms = self._clock.now_ms()
         self._append(
             encode_batch(
@@ -171,7 +174,7 @@ class MetadataLog:
     @property
     def failed(self) -> bool:
         """Whether what is on disk is no longer certain; only opening it again helps."""
-        return self._log.failure is not None
+        return self._log.failure is not None and not self._log.is_half_emptied
 
     def take_snapshot(self, image: Image) -> None:
         """Write `image`, which must be of the log's very end, and let go of all before it."""

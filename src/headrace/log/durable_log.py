@@ -50,6 +50,7 @@ class DurableLog:
         "_epochs",
         "_failure",
         "_flushing",
+        "_half_emptied",
         "_half_replaced",
         "_history",
         "_lock",
@@ -104,6 +105,8 @@ class DurableLog:
         self._unsynced_indexes: tuple[Segment, ...] = ()
         self._truncations = 0
         self._half_replaced: HalfReplaced | None = None
+        # Why the log could not be emptied, where no sync has failed: that may be tried again.
+        self._half_emptied: StorageError | None = None
         self._failure: StorageError | None = None
         self._lower_checkpoints: Callable[[], None] | None = None
         # Taken in the order shaping, flushing, lock.

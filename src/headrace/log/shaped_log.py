@@ -198,12 +198,18 @@ class ShapedLog(DurableLog):
         with self._shaping:
             self._put_in_place()
             with self._lock:
-                self._require_health()
+                if not self.is_half_emptied:
+                    self._require_health()
                 try:
                     self._retreat(min(offset, self.log_start_offset))
                     self._start_anew(offset)
                 except OSError as error:
                     raise StorageError(f"cannot truncate {self.directory}: {error}") from error
+
+    @property
+    def is_half_emptied(self) -> bool:
+        """Emptying the log has failed half way: it takes nothing until that is done again."""
+        return self._half_emptied is not None and self._half_emptied is self._failure
 
     @contextmanager
     def _wholly(self) -> Iterator[None]:
@@ -212,7 +218,18 @@ class ShapedLog(DurableLog):
         try:
             yield
         except (OSError, StorageError) as error:
-            self._failure = StorageError(f"half truncated: {self.directory}: {error}")
+            half_emptied = self._half_emptied
+            self._failure = half_emptied or StorageError(
+                f"half truncated: {self.directory}: {error}"
+            )
+            raise
+
+    @contextmanager
+    def _emptying(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._half_emptied = StorageError(f"half emptied: {self.directory}: {error}")
             raise
 
     def _retreat(self, offset: Offset) -> None:
@@ -262,11 +279,14 @@ class ShapedLog(DurableLog):
         self.files.make_directory(self.directory)
         self._created = True
         with self._wholly():
-            due_ms = self._removal_due_ms()
-            active = self._segments.start_anew(offset, now_ms, due_ms)
+            self._half_emptied = None
+            with self._emptying():
+                active = self._segments.start_anew(offset, now_ms, self._removal_due_ms())
             # The new name alone says where the log now begins and ends.
             self.files.sync_directory(self.directory)
-            self._history.clear()
+            with self._emptying():
+                self._history.clear()
+        self._failure = None
         self._unsynced_indexes = ()
         self._roll_limit_ms = roll_limit_ms(self.config, active)
         self._epochs = EpochCache()

@@ -1,16 +1,18 @@
 """The metadata log across restarts: snapshots, torn tails, damage."""
 
+import errno
 import json
+from contextlib import suppress
 
 import pytest
 
 from headrace.controller.commands import CreateTopics, DeleteTopics, NewTopic, TopicToDelete
 from headrace.controller.image import Image
 from headrace.controller.snapshots import SnapshotId, list_snapshots, load_newest
-from headrace.core.errors import StartupRefused
+from headrace.core.errors import StartupRefused, StorageError
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
-from tests.simulation.disk import SimulatedFileSystem
+from tests.simulation.disk import Fault, SimulatedFileSystem
 from tests.simulation.inodes import Fixed
 from tests.support.metadata import METADATA, MetadataNode
 
@@ -223,3 +225,28 @@ async def test_a_record_of_a_later_version_refuses_to_start_and_says_so() -> Non
 
 def _batch_with_value(value: bytes) -> bytearray:
     return encode_batch([Record(0, 1, None, value)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"), [("rename", errno.ENOSPC), ("open", errno.EMFILE), ("open", errno.EIO)]
+)
+async def test_a_log_that_could_not_be_emptied_behind_a_snapshot_is_emptied_later(
+    kind: str, error: int
+) -> None:
+    disk = SimulatedFileSystem()
+    node = await MetadataNode(disk, snapshot_records_min=4).join()
+    rule = Fault(kind, error, ".log", times=2)
+    for number in range(20):
+        if number == 3:
+            disk.faults.rules = [rule]
+        topic = NewTopic(f"t{number}", 1, 1)
+        with suppress(StorageError):
+            await node.controller.submit(CreateTopics((topic,)))
+        with suppress(StorageError):
+            await node.controller.submit(DeleteTopics((TopicToDelete(topic.name),)))
+    assert rule.times == 0
+    await node.controller.submit(CreateTopics((NewTopic("last", 1, 1),)))
+    image = node.controller.image
+    assert "last" in image.topics
+    again = await MetadataNode(disk.after_kill(), snapshot_records_min=4).join()
+    assert again.controller.image.topics.keys() == image.topics.keys()
