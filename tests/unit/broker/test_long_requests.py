@@ -6,8 +6,6 @@ a request of a tenth of the length: ten times as long is linear, a hundred times
 """
 
 import asyncio
-import gc
-import time
 from pathlib import Path
 
 import pytest
@@ -49,6 +47,7 @@ from headrace.protocol.messages.sync_group import (
 )
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
+from tests.support.cpu_time import cpu_time
 from tests.support.long_requests import Entries, Known, LongRequests, advertised_arrays
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
@@ -161,16 +160,12 @@ async def cost(client: RawClient, frame: bytes) -> tuple[float, int]:
     """CPU seconds of this thread, and the size of the answer (-1 if the broker hung up)."""
     client.send_bytes(frame)
     await asyncio.sleep(0)  # what our own side sends is not the broker's
-    # A full collection walks over all that the tests of this process have imported and kept.
-    gc.disable()
-    began = time.thread_time()
-    try:
-        size = len(await client.receive_frame())
-    except asyncio.IncompleteReadError:
-        size = -1
-    finally:
-        gc.enable()
-    return time.thread_time() - began, size
+    with cpu_time() as taken:
+        try:
+            size = len(await client.receive_frame())
+        except asyncio.IncompleteReadError:
+            size = -1
+        return taken(), size
 
 
 @pytest.mark.parametrize("api_key", ARRAYS, ids=lambda key: ApiKey(key).name)
