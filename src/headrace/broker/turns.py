@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 # What all long work together may do in one turn of the loop.
-TURN_SECONDS: Final = 0.01
+TURN_SECONDS: Final = 0.005
 
 
 class LoopTurn:
