@@ -26,10 +26,11 @@ from pyspark.sql import SparkSession
 from headrace.client import Client
 from headrace.spark.pipeline.calls import Call, with_options
 from headrace.spark.pipeline.running import Run
-from headrace.spark.progress import Progress, watch
+from headrace.spark.progress import Progress, Watching, watch
 from headrace.spark.progress.history import History
 from headrace.testing import Broker
 from tests.integration.spark.test_pipeline_cli import Command, command
+from tests.support.config_effects import eventually
 from tests.support.pipelines import PATIENCE_SECONDS, Written
 from tests.support.spark_readers import send
 
@@ -346,7 +347,12 @@ def test_after_a_kill_in_the_middle_of_a_batch_no_row_is_counted_twice_or_not_at
     with watch(spark, terminal=False, metrics="0") as watching:
         run = written.load().start(spark, once=True)
         assert run.wait(PATIENCE_SECONDS)
-        metrics = urlopen(f"http://{watching.metrics_address}/metrics").read().decode()
+        counted = {
+            f'headrace_pipeline_late_rows_total{{query="{query}"}} {run.late[query].late}'
+            for query in map("clicks-{}".format, KINDS)
+        }
+        # Spark tells each listener in its own time.
+        eventually(lambda: counted <= scraped(watching), "the metric tells what was counted")
     for name in KINDS:
         before, late = _with_rows(report, name), run.late[f"clicks-{name}"]
         assert [each.rows for each in before] == 2 * [BATCH_ROWS]
@@ -361,9 +367,11 @@ def test_after_a_kill_in_the_middle_of_a_batch_no_row_is_counted_twice_or_not_at
             lost = windows * ROWS - counted_rows(written, name)
         assert (name, windows * shown + partly) == (name, lost)
         assert shown > ROWS // 20
-        assert (
-            f'headrace_pipeline_late_rows_total{{query="clicks-{name}"}} {late.late}\n' in metrics
-        )
+
+
+def scraped(watching: Watching) -> set[str]:
+    with urlopen(f"http://{watching.metrics_address}/metrics") as answer:
+        return set(answer.read().decode().splitlines())
 
 
 def _with_rows(report: Path, sink: str) -> list[Progress]:
