@@ -15,10 +15,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import beside, compaction, doors, groups, latency, lifecycle, throughput
+from bench import beside, compaction, groups, http_and_text, latency, lifecycle, throughput
 from bench.machine import look_at
 from bench.readings import HEADRACE, KAFKA, OS, Readings
-from bench.report import Circumstances, markdown, show
+from bench.report import RunConditions, markdown, show
 from bench.rows import judge, rows
 from bench.sides import HEADRACE_SETTINGS, KAFKA_JVM, Side, make_side
 from tests.support.brokers import ApacheKafka
@@ -102,7 +102,7 @@ def _parts(plan: Plan, sides: list[Side], readings: Readings) -> dict[str, Calla
         beside.measure_deletion(plain, readings)
 
     def plain_doors() -> None:
-        doors.measure_doors(sides, plan.pairs, readings)
+        http_and_text.measure_http_and_text(sides, plan.pairs, readings)
 
     core = (produce, consume, one, end_to_end, memory, start, many, restart, compact, testing)
     parts = (*core, neighbours, joining, commits, plain_doors)
@@ -182,7 +182,7 @@ def main(
             parts["warm-up"] = lambda: throughput.warm_up(sides, plan.warm_rounds)
             chosen.insert(0, "warm-up")
         failed = [name for name in chosen if not _run_part(name, parts[name], console)]
-        about = Circumstances(
+        about = RunConditions(
             machine, plan.pairs, load_before, os.getloadavg(), _settings_of(sides), missing, short
         )
     finally:

@@ -28,7 +28,7 @@ from tests.support.processes import memory, process_tree
 
 _HELD_OFF = str(1 << 40)
 _VALUE_BYTES = 90
-_PATIENCE_SECONDS = 600
+_TIMEOUT_SECONDS = 600
 _QUIET_SECONDS = 3.0
 _SETTINGS = {"log.cleaner.backoff.ms": "500"}
 _TOPIC_CONFIG = {
@@ -69,7 +69,7 @@ def _fill(broker: BrokerProcess, keys: int) -> None:
             while len(producer) > 80_000:
                 producer.poll(0.001)
             producer.produce_batch("keyed", messages, partition=0)
-    if producer.flush(_PATIENCE_SECONDS):
+    if producer.flush(_TIMEOUT_SECONDS):
         raise RuntimeError("records were not acknowledged in time")
 
 
@@ -132,7 +132,7 @@ def _release(side: Side) -> None:
 
 def _wait_until_compacted(directory: Path, full: int) -> float:
     """The time the log last changed, once it has shrunk and stayed still for a while."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     size, changed = full, time.monotonic()
     while time.monotonic() < deadline:
         now = _log_bytes(directory)
@@ -142,7 +142,7 @@ def _wait_until_compacted(directory: Path, full: int) -> float:
         if size < 0.7 * full and not busy and time.monotonic() - changed > _QUIET_SECONDS:
             return changed
         time.sleep(0.1)
-    raise RuntimeError(f"not compacted in {_PATIENCE_SECONDS} s: {full} bytes, now {size}")
+    raise RuntimeError(f"not compacted in {_TIMEOUT_SECONDS} s: {full} bytes, now {size}")
 
 
 def _log_bytes(directory: Path) -> int:

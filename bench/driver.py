@@ -23,7 +23,7 @@ from bench.wire import RawConnection, produce_error, produce_request, record_bat
 from tests.support.processes import cpu_seconds
 
 _IN_FLIGHT_LIMIT = 200_000
-_PATIENCE_SECONDS = 60
+_TIMEOUT_SECONDS = 60
 _NOT_COUNTED = b"first"
 
 
@@ -93,13 +93,13 @@ def consume(
         "fetch.queue.backoff.ms": 1,
     }
     consumer = _consumer(bootstrap, {**roomy, **(settings or {})})
-    consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=_PATIENCE_SECONDS)
+    consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=_TIMEOUT_SECONDS)
     outcome = Outcome(count=count)
     with measured(outcome, pid):
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         left = count
         while left > 0:
-            got = consumer.consume(min(left, 10_000), timeout=_PATIENCE_SECONDS)
+            got = consumer.consume(min(left, 10_000), timeout=_TIMEOUT_SECONDS)
             if not got or got[-1].error() is not None:
                 raise SystemExit(f"{left} records missing: {got[-1].error() if got else 'silence'}")
             left -= len(got)
@@ -207,7 +207,7 @@ def stamped(bootstrap: str, pid: int, topic: str, count: int) -> Outcome:
     latencies = outcome.latencies_ms
     with measured(outcome, pid):
         while len(latencies) < count:
-            message = consumer.poll(_PATIENCE_SECONDS)
+            message = consumer.poll(_TIMEOUT_SECONDS)
             if message is None:
                 break
             value = message.value()
@@ -232,7 +232,7 @@ def _consumer(bootstrap: str, settings: dict[str, Any]) -> Consumer:
 
 
 def _flush(producer: Producer) -> None:
-    if producer.flush(_PATIENCE_SECONDS):
+    if producer.flush(_TIMEOUT_SECONDS):
         raise SystemExit("records were not acknowledged in time")
 
 
@@ -241,7 +241,7 @@ def _expect_records(bootstrap: str, topic: str, partitions: int, expected: int) 
     found = 0
     for number in range(partitions):
         where = TopicPartition(topic, number)
-        found += consumer.get_watermark_offsets(where, timeout=_PATIENCE_SECONDS)[1]
+        found += consumer.get_watermark_offsets(where, timeout=_TIMEOUT_SECONDS)[1]
     consumer.close()
     if found != expected:
         raise SystemExit(f"{expected} records sent, {found} in the log")

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer
 from bench.driver import Outcome, measured
 from bench.wire import RawConnection, request, text
 
-_PATIENCE_SECONDS = 120
+_TIMEOUT_SECONDS = 120
 _OFFSET_COMMIT, _OFFSET_FETCH, _FIND_COORDINATOR = 8, 9, 10
 _LOOK_SECONDS = 0.02
 
@@ -35,12 +35,12 @@ def join(bootstrap: str, pid: int, topic: str, group: str, members: int, protoco
     ]
     outcome = Outcome(count=members)
     with measured(outcome, pid):
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         for consumer in consumers:
             consumer.subscribe([topic])
         while not _is_stable(consumers):
             if time.monotonic() > deadline:
-                raise SystemExit(f"{members} members were not stable in {_PATIENCE_SECONDS} s")
+                raise SystemExit(f"{members} members were not stable in {_TIMEOUT_SECONDS} s")
             look = time.monotonic() + _LOOK_SECONDS
             while time.monotonic() < look:
                 for consumer in consumers:
@@ -86,14 +86,14 @@ def _pipeline(connection: RawConnection, frames: list[bytes], window: int, topic
 
 def until_accepted(connection: RawConnection, group: str, topic: str) -> None:
     """The coordinator's topic is created when somebody looks for a coordinator."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     while True:
         connection.ask(request(_FIND_COORDINATOR, 0, text(group)))
         error = commit_error(connection.ask(commit_request(group, topic, [0], 0)), topic)
         if not error:
             return
         if time.monotonic() > deadline:
-            raise SystemExit(f"no coordinator in {_PATIENCE_SECONDS} s: error {error}")
+            raise SystemExit(f"no coordinator in {_TIMEOUT_SECONDS} s: error {error}")
         time.sleep(0.05)
 
 

@@ -14,7 +14,7 @@ from bench.rows import Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class RunConditions:
     """Everything about a run that is not a figure of its table."""
 
     machine: Machine
@@ -74,12 +74,12 @@ def show(verdicts: Sequence[Verdict], console: Console) -> None:
     console.print(table)
 
 
-def markdown(verdicts: Sequence[Verdict], readings: Readings, about: Circumstances) -> str:
+def markdown(verdicts: Sequence[Verdict], readings: Readings, about: RunConditions) -> str:
     """The whole page."""
     return "\n".join([*_opening(about), *_rows(verdicts), *_settings(about), *_measures(readings)])
 
 
-def _opening(about: Circumstances) -> Iterator[str]:
+def _opening(about: RunConditions) -> Iterator[str]:
     machine = about.machine
     form = "short form" if about.short else "full form"
     yield "# Benchmarks: Headrace and Apache Kafka side by side\n"
@@ -124,7 +124,7 @@ def _rows(verdicts: Sequence[Verdict]) -> Iterator[str]:
     yield ""
 
 
-def _settings(about: Circumstances) -> Iterator[str]:
+def _settings(about: RunConditions) -> Iterator[str]:
     yield "## Configurations\n"
     yield (
         "Everything not named is the default of that broker: `headrace` flushes what acks=all "

@@ -59,7 +59,7 @@ def rows(machine: Machine, readings: Readings) -> Iterator[Row]:
     yield from _end_to_end_rows(machine, readings)
     yield from _absolute_rows()
     yield from _group_rows()
-    yield from _door_rows()
+    yield from _http_and_text_rows()
 
 
 def _produce_rows() -> Iterator[Row]:
@@ -168,7 +168,7 @@ def _group_rows() -> Iterator[Row]:
     yield _at_least(f"{commits}, rate", f"{commits}: per s", 1.0)
 
 
-def _door_rows() -> Iterator[Row]:
+def _http_and_text_rows() -> Iterator[Row]:
     for name, bar in (
         ("HTTP produce, batches of 100 x 100 B", 100_000),
         ("HTTP produce, single records", 2_000),

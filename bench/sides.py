@@ -103,12 +103,14 @@ def make_side(name: str, directory: Path) -> Side:
         shutil.rmtree(data_dir, ignore_errors=True)
         if name == KAFKA:
             return ApacheKafka(data_dir, {**COMMON, **settings}, jvm=KAFKA_JVM)
-        return HeadraceProcess(data_dir, {**HEADRACE_SETTINGS[name], **_doors_open(), **settings})
+        return HeadraceProcess(
+            data_dir, {**HEADRACE_SETTINGS[name], **_listener_settings(), **settings}
+        )
 
     return Side(name, fresh("main", {}), fresh)
 
 
-def _doors_open() -> dict[str, str]:
+def _listener_settings() -> dict[str, str]:
     """Both plain doors on free ports: a broker is measured as people run it."""
     return {f"{door}.listener": f"{HOST}:{free_port(HOST)}" for door in ("http", "text")}
 

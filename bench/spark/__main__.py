@@ -27,7 +27,7 @@ from rich.console import Console
 from bench.machine import look_at
 from bench.spark import decoder, reads, session, sides, topics, writes
 from bench.spark.reads import Measuring
-from bench.spark.report import Circumstances, markdown, show
+from bench.spark.report import RunConditions, markdown, show
 from bench.spark.rows import ROWS, Values, judge
 from bench.spark.session import Costs
 from headrace.spark.session import DEFAULT_SETTINGS, LOCAL_SETTINGS
@@ -127,7 +127,7 @@ def main(
     show(verdicts, values, console)
     target = output or (_REPORT if not only else None)
     if target is not None:
-        about = Circumstances(
+        about = RunConditions(
             machine,
             plan.name,
             _versions(),

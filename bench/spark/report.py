@@ -16,7 +16,7 @@ _WORDS = {True: "met", False: "not met", None: "not measured"}
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class RunConditions:
     """Everything about a run that is not a figure of its table."""
 
     machine: Machine
@@ -49,12 +49,12 @@ def show(verdicts: Sequence[Verdict], values: Values, console: Console) -> None:
     console.print(table)
 
 
-def markdown(verdicts: Sequence[Verdict], values: Values, about: Circumstances) -> str:
+def markdown(verdicts: Sequence[Verdict], values: Values, about: RunConditions) -> str:
     """The whole page."""
     return "\n".join([*_opening(about), *_rows(verdicts, values), *_rest(values, about), ""])
 
 
-def _opening(about: Circumstances) -> Iterator[str]:
+def _opening(about: RunConditions) -> Iterator[str]:
     machine = about.machine
     yield "# Benchmarks: Spark\n"
     yield (
@@ -92,7 +92,7 @@ def _rows(verdicts: Sequence[Verdict], values: Values) -> Iterator[str]:
     yield ""
 
 
-def _rest(values: Values, about: Circumstances) -> Iterator[str]:
+def _rest(values: Values, about: RunConditions) -> Iterator[str]:
     yield "## Configurations\n"
     yield "Everything not named is the default.\n"
     for name, settings in about.settings.items():

@@ -29,7 +29,7 @@ class Outcome:
     @property
     def kept(self) -> bool:
         """Every record was acknowledged and stands once, where its acknowledgement said."""
-        everything = self.published.acknowledged == RECORDS == len(self.read.places)
+        everything = self.published.acknowledged == RECORDS == len(self.read.positions)
         return everything and not (self.lost or self.misplaced or self.read.duplicates)
 
     @property
@@ -54,11 +54,11 @@ def tell(console: Console, broker: BrokerProcess) -> Outcome:
     )
     read = read_back(broker.address, TOPIC, RECORDS, console=console)
     shared = share(broker.address, TOPIC, read.ends, console=console)
-    lost = sum(1 for number in published.places if number not in read.places)
+    lost = sum(1 for number in published.positions if number not in read.positions)
     misplaced = sum(
         1
-        for number, place in published.places.items()
-        if number in read.places and read.places[number] != place
+        for number, place in published.positions.items()
+        if number in read.positions and read.positions[number] != place
     )
     return Outcome(published, read, shared, lost, misplaced)
 
@@ -73,12 +73,12 @@ def show(console: Console, outcome: Outcome) -> None:
     table.add_column("what")
     table.add_column("value", justify="right")
     megabytes = RECORD_BYTES / 1e6
-    rate_out, rate_in = RECORDS / published.seconds, len(read.places) / read.seconds
+    rate_out, rate_in = RECORDS / published.seconds, len(read.positions) / read.seconds
     rows = [
         ("records published", f"{RECORDS:,} in {PARTITIONS} partitions"),
         ("acknowledged", f"{published.acknowledged:,}"),
         ("  of these before the kill", f"{published.acknowledged_before:,}"),
-        ("read back", f"{len(read.places):,}"),
+        ("read back", f"{len(read.positions):,}"),
         ("acknowledged but lost", f"{outcome.lost:,}"),
         ("at another offset than acknowledged", f"{outcome.misplaced:,}"),
         ("duplicates", f"{read.duplicates:,}"),

@@ -22,7 +22,7 @@ PARTITIONS = 3
 DELIVERY_SECONDS_MAX = 60
 STEP = 500
 
-Place = tuple[int, int]
+RecordPosition = tuple[int, int]
 """Partition and offset."""
 
 
@@ -30,7 +30,7 @@ Place = tuple[int, int]
 class Published:
     """What the broker acknowledged, by record number."""
 
-    places: dict[int, Place] = field(default_factory=dict)
+    positions: dict[int, RecordPosition] = field(default_factory=dict)
     failed: int = 0
     acknowledged_before: int = 0
     outage_seconds: float = 0.0
@@ -38,14 +38,14 @@ class Published:
 
     @property
     def acknowledged(self) -> int:
-        return len(self.places)
+        return len(self.positions)
 
 
 @dataclass(slots=True)
 class ReadBack:
     """What was found in the topic, by record number."""
 
-    places: dict[int, Place] = field(default_factory=dict)
+    positions: dict[int, RecordPosition] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     duplicates: int = 0
     seconds: float = 0.0
@@ -85,7 +85,7 @@ def publish(
         assert partition is not None
         assert offset is not None
         assert isinstance(value, bytes)
-        outcome.places[number_of(value)] = (partition, offset)
+        outcome.positions[number_of(value)] = (partition, offset)
 
     producer = Producer(
         {
@@ -150,7 +150,7 @@ def read_back(address: str, topic: str, records: int, *, console: Console) -> Re
         for messages in reader.read():
             for message in messages:
                 _keep(message, outcome)
-            progress.update(task, completed=len(outcome.places))
+            progress.update(task, completed=len(outcome.positions))
     outcome.seconds = time.perf_counter() - began
     return outcome
 
@@ -203,9 +203,9 @@ def _keep(message: Message, outcome: ReadBack) -> None:
     assert offset is not None
     assert isinstance(value, bytes)
     number = number_of(value)
-    if number in outcome.places:
+    if number in outcome.positions:
         outcome.duplicates += 1
-    outcome.places[number] = (partition, offset)
+    outcome.positions[number] = (partition, offset)
 
 
 def number_of(value: bytes) -> int:

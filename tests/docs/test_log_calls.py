@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.node.log_lines import shape_of
+from headrace.node.log_lines import parse_template
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "headrace"
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
@@ -30,7 +30,7 @@ def problem(call: ast.Call) -> str | None:
     template, *values = call.args
     if not isinstance(template, ast.Constant) or not isinstance(template.value, str):
         return "the template must be a constant text"
-    shape = shape_of(template.value)
+    shape = parse_template(template.value)
     if shape is None:
         return f"{template.value!r} is not `sentence: name=%s name=%d`"
     names = [name for name, _ in shape.fields]

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 from headrace.core.metrics import Metric
-from headrace.node.log_lines import shape_of
+from headrace.node.log_lines import parse_template
 from tests.docs.test_log_calls import SOURCE, log_calls
 from tests.support.web import local_web
 
@@ -55,7 +55,7 @@ def test_the_line_of_a_request_on_the_page_has_the_fields_of_a_real_one() -> Non
         shape.fields
         for _, call in log_calls()
         if isinstance(call.args[0], ast.Constant)
-        and (shape := shape_of(call.args[0].value)) is not None
+        and (shape := parse_template(call.args[0].value)) is not None
         and shape.sentence == "request"
     ]
     assert re.findall(r"(\w+)=", shown) == [name for name, _ in real]
@@ -67,7 +67,9 @@ def test_the_log_fields_on_the_page_exist() -> None:
     used = set()
     for _, call in log_calls():
         # That every call has this form is tested next door.
-        shape = shape_of(call.args[0].value) if isinstance(call.args[0], ast.Constant) else None
+        shape = (
+            parse_template(call.args[0].value) if isinstance(call.args[0], ast.Constant) else None
+        )
         used |= {name for name, _ in shape.fields} if shape is not None else set()
     assert on_page - used == set()
     assert len(on_page) > 15

@@ -21,7 +21,7 @@ from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.files import Buffer, NotTried
 from headrace.gateway import Gateway, OutRecord
 from headrace.log.real_files import RealFile
-from headrace.node import housekeeping
+from headrace.node import log_maintenance
 from headrace.testing.unsynced_files import UnsyncedFile, UnsyncedFileSystem
 from tests.support.gateways import local_gateway
 from tests.support.nodes import running_node
@@ -189,7 +189,7 @@ async def lost(gateway: Gateway, acknowledged: set[tuple[str, int, int]]) -> lis
 async def test_all_is_well_again_when_the_disk_is_and_nothing_acknowledged_is_lost(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "OPEN_SECONDS", 0.1)
+    monkeypatch.setattr(log_maintenance, "OPEN_RETRY_SECONDS", 0.1)
     disk = FailingDisk(seed)
     async with (
         running_node(tmp_path, files=disk, **SETTINGS) as node,  # type: ignore[arg-type]  # all are keys

@@ -8,17 +8,17 @@ import pytest
 
 from headrace.controller.commands import (
     AllocateProducerIds,
-    ConfigOperation,
+    AlterConfigOp,
     ConfigsToAlter,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
     IncrementalAlterConfigs,
     NewPartitions,
-    NewTopic,
+    TopicToCreate,
     TopicToDelete,
 )
-from headrace.controller.image import Image, ResourceType
+from headrace.controller.image import ConfigResourceType, Image
 from headrace.log.real_files import RealFileSystem
 from tests.support.groups import required
 from tests.support.kafka_tools import DUMP_LOG, KafkaTools
@@ -37,12 +37,14 @@ async def _live(data: Path, life: int, *, kill: bool, snapshot_records_min: int)
     await node.join()
     submit = node.controller.submit
     configs = (("cleanup.policy", "compact"), ("retention.ms", "60000"))
-    await submit(CreateTopics((NewTopic(f"kept{life}", 5, 1, configs=configs),)))
-    await submit(CreateTopics((NewTopic(f"gone{life}", 2, 1),)))
+    await submit(CreateTopics((TopicToCreate(f"kept{life}", 5, 1, configs=configs),)))
+    await submit(CreateTopics((TopicToCreate(f"gone{life}", 2, 1),)))
     await submit(CreatePartitions((NewPartitions(f"kept{life}", 7),)))
-    drop = ConfigsToAlter(ResourceType.TOPIC, f"kept{life}", (ConfigOperation("retention.ms", 1),))
+    drop = ConfigsToAlter(
+        ConfigResourceType.TOPIC, f"kept{life}", (AlterConfigOp("retention.ms", 1),)
+    )
     default = ConfigsToAlter(
-        ResourceType.BROKER, "", (ConfigOperation("log.retention.ms", 0, "5000"),)
+        ConfigResourceType.BROKER, "", (AlterConfigOp("log.retention.ms", 0, "5000"),)
     )
     await submit(IncrementalAlterConfigs((drop, default)))
     await submit(DeleteTopics((TopicToDelete(f"gone{life}"),)))

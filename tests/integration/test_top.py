@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.top.looking import look
-from headrace.cli.top.scraping import Scraper
+from headrace.cli.top.cluster_sample import sample_cluster
+from headrace.cli.top.scraper import Scraper
 from headrace.client import Client, NewTopic, TopicDescription, TopicPartition
 from headrace.testing import Broker
 from headrace.testing.broker import free_port
@@ -120,7 +120,7 @@ def test_a_topic_that_goes_while_we_look_is_no_error(
             return found
 
         monkeypatch.setattr(client.admin, "list_topics", list_and_lose)
-        topics = look(client, Scraper(None, required=False)).topics
+        topics = sample_cluster(client, Scraper(None, required=False)).topics
     assert "orders" in topics
     assert "passing" not in topics
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from headrace.controller.commands import (
     AllocateProducerIds,
+    AlterConfigOp,
     AlterConfigs,
     BumpLeaderEpochs,
-    ConfigOperation,
     ConfigsToAlter,
     ConfigsToReplace,
     CreatePartitions,
@@ -18,8 +18,8 @@ from headrace.controller.commands import (
     DeleteTopics,
     IncrementalAlterConfigs,
     NewPartitions,
-    NewTopic,
     RegisterBroker,
+    TopicToCreate,
     TopicToDelete,
     UnfenceBroker,
 )
@@ -50,11 +50,11 @@ assignments = st.lists(
     st.tuples(st.integers(0, 3), st.lists(st.integers(0, 3), max_size=3).map(tuple)), max_size=3
 ).map(tuple)
 new_topics = st.one_of(
-    st.builds(NewTopic, names, st.integers(1, 3), st.just(1), configs=pairs),
-    st.builds(NewTopic, names, st.integers(-2, 5), st.integers(-1, 3), configs=pairs),
-    st.builds(NewTopic, names, assignments=assignments),
+    st.builds(TopicToCreate, names, st.integers(1, 3), st.just(1), configs=pairs),
+    st.builds(TopicToCreate, names, st.integers(-2, 5), st.integers(-1, 3), configs=pairs),
+    st.builds(TopicToCreate, names, assignments=assignments),
 )
-operations = st.builds(ConfigOperation, keys, st.integers(0, 4), st.none() | values)
+operations = st.builds(AlterConfigOp, keys, st.integers(0, 4), st.none() | values)
 resources = st.one_of(
     st.tuples(st.just(2), names), st.tuples(st.just(4), st.sampled_from(["", "0"]))
 )
@@ -67,7 +67,7 @@ def several(items: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]
 alterations = st.builds(
     lambda resource, given: ConfigsToAlter(resource[0], resource[1], given),
     resources,
-    st.lists(operations | st.builds(ConfigOperation, broker_keys, st.just(0), values)).map(tuple),
+    st.lists(operations | st.builds(AlterConfigOp, broker_keys, st.just(0), values)).map(tuple),
 )
 replacements = st.builds(
     lambda resource, given: ConfigsToReplace(resource[0], resource[1], given), resources, pairs

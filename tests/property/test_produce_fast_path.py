@@ -10,15 +10,15 @@ from headrace.broker import dispatch
 from headrace.broker.connection import Connection
 from headrace.broker.produce_fast_path import ProduceFastPath
 from headrace.controller.commands import (
-    ConfigOperation,
+    AlterConfigOp,
     ConfigsToAlter,
     CreateTopics,
     DeleteTopics,
     IncrementalAlterConfigs,
-    NewTopic,
+    TopicToCreate,
     TopicToDelete,
 )
-from headrace.controller.image import ResourceType
+from headrace.controller.image import ConfigResourceType
 from headrace.core.errors import ErrorCode
 from headrace.node.node import Node
 from headrace.protocol.frames import decode_response, encode_request
@@ -106,7 +106,7 @@ class Script:
     async def _create(self, name: str) -> None:
         controller = self._node._controller
         assert controller is not None
-        await controller.submit(CreateTopics((NewTopic(name, 2, 1),)))
+        await controller.submit(CreateTopics((TopicToCreate(name, 2, 1),)))
         found = controller.image.topics[name].id
         if self._ids.get(name) != found:
             self._ids[name] = found
@@ -130,9 +130,9 @@ class Script:
                 ("cleanup.policy", "delete"),
             )
         )
-        change = ConfigOperation(key, 0, value)
+        change = AlterConfigOp(key, 0, value)
         await controller.submit(
-            IncrementalAlterConfigs((ConfigsToAlter(ResourceType.TOPIC, name, (change,)),))
+            IncrementalAlterConfigs((ConfigsToAlter(ConfigResourceType.TOPIC, name, (change,)),))
         )
 
 
@@ -177,7 +177,7 @@ async def test_illegal_acks_are_refused_every_time(tmp_path: Path, version: int)
     ):
         controller = node._controller
         assert controller is not None
-        await controller.submit(CreateTopics((NewTopic("a", 1, 1),)))
+        await controller.submit(CreateTopics((TopicToCreate("a", 1, 1),)))
         topic_id = controller.image.topics["a"].id
         codes = []
         for acks in (1, 1, 1, 2, 2, 2, -2, -2, -2, 32767, 32767, 32767):

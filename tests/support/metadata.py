@@ -11,10 +11,10 @@ from headrace.controller.commands import (
     UnfenceBroker,
 )
 from headrace.controller.controller import Controller
-from headrace.controller.image import BrokerRegistration, Endpoint, Image
+from headrace.controller.decision_context import DecisionContext
+from headrace.controller.image import BrokerEndpoint, BrokerRegistration, Image
 from headrace.controller.machine import MetadataMachine, bootstrap_records
 from headrace.controller.records import register_broker_record
-from headrace.controller.rules import Rules
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.files import FileSystem
 from headrace.core.ids import NodeId
@@ -27,7 +27,7 @@ Disk = TypeVar("Disk", bound=FileSystem)
 NODE = NodeId(0)
 DATA = "/data"
 METADATA = f"{DATA}/__cluster_metadata-0"
-ENDPOINTS = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
+ENDPOINTS = (BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092),)
 DIRECTORY = UUID(int=7)
 
 
@@ -113,7 +113,9 @@ class MetadataNode(Generic[Disk]):
 
 
 def machine(config: BrokerConfig | None = None, seed: int = 1) -> MetadataMachine:
-    return MetadataMachine(Rules(config or BrokerConfig(), SeededRandomness(Random(seed))))
+    return MetadataMachine(
+        DecisionContext(config or BrokerConfig(), SeededRandomness(Random(seed)))
+    )
 
 
 def cluster(*broker_ids: int, fenced: tuple[int, ...] = ()) -> Image:

@@ -7,7 +7,7 @@ there. A name already being created is not asked for twice.
 import asyncio
 import logging
 
-from headrace.controller.commands import CreateTopics, NewTopic
+from headrace.controller.commands import CreateTopics, TopicToCreate
 from headrace.controller.controller import Controller
 from headrace.core.errors import ErrorCode, HeadraceError
 
@@ -32,7 +32,7 @@ class AutoCreation:
     async def _create(self, names: tuple[str, ...]) -> None:
         try:
             results = await self._controller.submit(
-                CreateTopics(tuple(NewTopic(name) for name in names))
+                CreateTopics(tuple(TopicToCreate(name) for name in names))
             )
             for result in results:
                 if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):

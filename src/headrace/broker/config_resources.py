@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 from headrace.broker.context import RequestContext
 from headrace.controller.commands import ConfigAlteration
-from headrace.controller.image import ResourceType as ConfigResourceType
+from headrace.controller.image import ConfigResourceType
 from headrace.core.errors import ApiError
 from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 

@@ -1,7 +1,7 @@
 """Topics and brokers of an image as one client may see them: shared by the metadata answers."""
 
 from headrace.broker.context import RequestContext
-from headrace.controller.image import BrokerRegistration, Endpoint
+from headrace.controller.image import BrokerEndpoint, BrokerRegistration
 from headrace.core.listeners import WILDCARDS
 from headrace.security.authorizer import (
     CLUSTER_NAME,
@@ -14,7 +14,7 @@ NOT_ASKED = -(2**31)
 """What the wire says where authorized operations were not asked for."""
 
 
-def reachable_brokers(ctx: RequestContext) -> list[tuple[BrokerRegistration, Endpoint]]:
+def reachable_brokers(ctx: RequestContext) -> list[tuple[BrokerRegistration, BrokerEndpoint]]:
     """Brokers with the address they have on the listener that the client came through."""
     found = []
     for broker in ctx.services.controller.image.brokers.values():

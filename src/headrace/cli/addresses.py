@@ -13,7 +13,7 @@ from headrace.node.network import AddressUnusable
 _PORT_MAX = 65535
 
 
-def listener(address: str) -> str:
+def kafka_listener(address: str) -> str:
     """An address of `--listen` as Kafka's `listeners` wants it."""
     _check_port(address, "--listen")
     named = address if "://" in address else f"PLAINTEXT://{address}"
@@ -26,7 +26,7 @@ def listener(address: str) -> str:
     return named
 
 
-def door(address: str, option: str) -> str:
+def listener_address(address: str, option: str) -> str:
     """An address of `--http` or `--text`."""
     _check_port(address, option)
     try:
@@ -46,27 +46,29 @@ def _check_port(address: str, option: str) -> None:
         )
 
 
-def try_doors(doors: Mapping[str, str]) -> None:
+def require_bindable(addresses: Mapping[str, str]) -> None:
     """Refuse to start where a door (its key, its address) cannot be opened.
 
     Doors open after the Kafka listener: who was told that the broker is ready should not see it
     end a moment later over an address.
     """
-    for key, address in doors.items():
+    for key, address in addresses.items():
         place = parse_door(key, address)
         if place is None:
             continue
         try:
-            _try(*place)
+            _bind_once(*place)
         except OSError as error:
             reason = AddressUnusable(error, *place).strerror
-            raise StartupRefused(f"cannot open a door: {key}: {reason}", hint=hint(key)) from error
+            raise StartupRefused(
+                f"cannot open a door: {key}: {reason}", hint=listener_hint(key)
+            ) from error
 
 
-def _try(host: str, port: int) -> None:
+def _bind_once(host: str, port: int) -> None:
     flags = socket.AI_PASSIVE
-    places = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=flags)
-    for family, kind, protocol, _, address in places:
+    candidates = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=flags)
+    for family, kind, protocol, _, address in candidates:
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
@@ -75,7 +77,7 @@ def _try(host: str, port: int) -> None:
             probe.listen(1)
 
 
-def hint(key: str) -> str:
+def listener_hint(key: str) -> str:
     """What to do about a door that cannot be opened."""
     option = f"--{key.partition('.')[0]}"
     return f"choose another address with {option}, or none with {option} off"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.consume_group import member_settings, shared_records
+from headrace.cli.consumer_status import ConsumerStatus
 from headrace.cli.json_records import json_data, json_headers
-from headrace.cli.leaving import leaving_on_sigterm
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Topic, connect
 from headrace.cli.output import print_line, readable
+from headrace.cli.sigterm import exit_on_sigterm
 from headrace.cli.times import milliseconds
-from headrace.cli.watching import Watch
 
 if TYPE_CHECKING:
     from headrace.client import Client, OffsetSpec, ReceivedRecord
@@ -88,7 +88,7 @@ def consume(
         if partition:
             raise typer.BadParameter("a group chooses the partitions: give -p or --group")
         member = member_settings(group, group_protocol, start, isolation)
-        with leaving_on_sigterm(), connect(bootstrap) as client:
+        with exit_on_sigterm(), connect(bootstrap) as client:
             for record in shared_records(client, topic, member, count, follow=follow):
                 _show(record, line_format)
         sys.stdout.flush()
@@ -112,9 +112,9 @@ def _starts(
 
     described = client.admin.describe_topics([topic])[topic]
     known = [each.partition for each in described.partitions]
-    strangers = sorted(set(wanted or ()) - set(known))
-    if strangers:
-        raise typer.BadParameter(f"{topic} has partitions 0 to {max(known)}, not {strangers[0]}")
+    unknown = sorted(set(wanted or ()) - set(known))
+    if unknown:
+        raise typer.BadParameter(f"{topic} has partitions 0 to {max(known)}, not {unknown[0]}")
     chosen = [TopicPartition(topic, number) for number in wanted or known]
     if start in ("beginning", "end"):
         return dict.fromkeys(chosen, EARLIEST if start == "beginning" else LATEST)
@@ -158,10 +158,10 @@ def _records(
     """Records until every partition has reached its end (or for ever, when following)."""
     from headrace.client import ReceivedRecord
 
-    watch = Watch()
+    watch = ConsumerStatus()
     while ends is None or any(reader.position(each) < ends[each] for each in starts):
         found = reader.poll(timeout_ms=POLL_MS)
-        watch.broker(reader.trouble)
+        watch.report_broker(reader.trouble)
         for where, records in found.items():
             for record in records:
                 if ends is None or record.offset < ends[where]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from headrace.cli.watching import Watch
+from headrace.cli.consumer_status import ConsumerStatus
 
 if TYPE_CHECKING:
     from headrace.client import Client, Consumer, ConsumerSettings, ReceivedRecord
@@ -63,15 +63,15 @@ def shared_records(
     listed = client.admin.list_offsets(dict.fromkeys(partitions, LATEST))
     ends = None if follow else {each: answer.offset for each, answer in listed.items()}
     assigned: list[TopicPartition] = []
-    left, watch = count, Watch()
+    left, watch = count, ConsumerStatus()
     is_due = False  # whether something was printed and is not committed
     with client.consumer(settings) as consumer:
         consumer.subscribe([topic], on_assigned=assigned.extend)
         while left is None or left > 0:
             wanted = _RECORDS_PER_POLL if left is None else min(left, _RECORDS_PER_POLL)
             found = consumer.poll(POLL_MS, wanted)
-            watch.broker(consumer.trouble)
-            watch.group(settings.group_id, has_partitions=bool(found or consumer.assignment))
+            watch.report_broker(consumer.trouble)
+            watch.report_group(settings.group_id, has_partitions=bool(found or consumer.assignment))
             for where, records in found.items():
                 for record in records:
                     yield ReceivedRecord(where.topic, where.partition, *record)
@@ -87,7 +87,7 @@ def shared_records(
             consumer.commit()  # the last chance: with all the patience a call has
 
 
-def _commit(consumer: "Consumer", watch: Watch) -> bool:
+def _commit(consumer: "Consumer", watch: ConsumerStatus) -> bool:
     """Commit what was printed; False if the broker is away and it must be tried again."""
     from headrace.client import CallTimedOut, CommitFailed
 
@@ -97,7 +97,7 @@ def _commit(consumer: "Consumer", watch: Watch) -> bool:
         # The group moved on meanwhile: whoever has the partitions now will see these again.
         print(f"headrace: not committed: {error}", file=sys.stderr)
     except CallTimedOut as error:
-        watch.broker(error)
+        watch.report_broker(error)
         return False
     return True
 

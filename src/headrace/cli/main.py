@@ -13,7 +13,7 @@ from headrace.core.errors import HeadraceError
 
 COMMANDS = {
     "serve": "headrace.cli.serve",
-    "doors": "headrace.cli.doors",
+    "doors": "headrace.cli.gateway",
     "topic": "headrace.cli.topic",
     "group": "headrace.cli.group",
     "produce": "headrace.cli.produce",

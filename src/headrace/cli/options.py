@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headrace.client import Client, ClientSettings
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-KNOCK_MS = 3_000
+CONNECT_TIMEOUT_MS = 3_000
 
 Bootstrap = Annotated[
     str,
@@ -46,7 +46,7 @@ def connect(bootstrap: str) -> "Client":
     from headrace.client import BrokerUnreachable, Client
 
     settings = replace(
-        client_settings(bootstrap), call_timeout_ms=15_000, connect_timeout_ms=KNOCK_MS
+        client_settings(bootstrap), call_timeout_ms=15_000, connect_timeout_ms=CONNECT_TIMEOUT_MS
     )
     client = Client(settings)
     try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli.addresses import door, hint, listener, try_doors
+from headrace.cli.addresses import kafka_listener, listener_address, listener_hint, require_bindable
 from headrace.cli.options import parse_pairs
 from headrace.cli.process import announce, loop_factory, on_stop_signals
 from headrace.core.errors import StartupRefused
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-DOORS = ("http.listener", "text.listener")
+EXTRA_LISTENER_KEYS = ("http.listener", "text.listener")
 # Whoever waited for the broker comes now; what is loaded beside them would cost them time.
 FIRST_CLIENTS_SECONDS = 0.5
 
@@ -94,11 +94,11 @@ def serve(
     if data_dir is not None:
         overrides["log.dirs"] = data_dir
     if http is not None:
-        overrides["http.listener"] = door(http, "--http")
+        overrides["http.listener"] = listener_address(http, "--http")
     if text is not None:
-        overrides["text.listener"] = door(text, "--text")
+        overrides["text.listener"] = listener_address(text, "--text")
     if listen:
-        overrides["listeners"] = ",".join(listener(address) for address in listen)
+        overrides["listeners"] = ",".join(kafka_listener(address) for address in listen)
     broker_config = load(config, overrides=overrides)
     configure(broker_config.logging_level, broker_config.logging_format)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -109,7 +109,9 @@ async def _serve(config: "BrokerConfig") -> None:
     logger.info("starting: version=%s settings=%s", __version__, _given(config) or None)
     stopping = asyncio.Event()
     on_stop_signals(stopping.set)
-    try_doors({key: str(config.static[key]) for key in DOORS if key in config.static})
+    require_bindable(
+        {key: str(config.static[key]) for key in EXTRA_LISTENER_KEYS if key in config.static}
+    )
     # What start-up builds is there to stay: looking for garbage in it is lost time, now or later.
     gc.disable()
     try:
@@ -124,7 +126,7 @@ async def _serve(config: "BrokerConfig") -> None:
         f"ready on {addresses} (node {config.node_id}, data in {config.data_directory})",
         config.logging_format,
     )
-    await _open_doors(node, config.logging_format)
+    await _open_extra_listeners(node, config.logging_format)
     if not await _is_set_within(stopping, FIRST_CLIENTS_SECONDS):
         # By a thread, rather than by the first member of a group while everybody waits.
         await asyncio.to_thread(import_module, "headrace.groups.service")
@@ -174,26 +176,26 @@ async def _start(config: "BrokerConfig") -> "Node":
     return node
 
 
-async def _open_doors(node: "Node", form: str) -> None:
+async def _open_extra_listeners(node: "Node", form: str) -> None:
     """The doors beside Kafka's, and where they are."""
-    from headrace.node.doors import DoorShut
+    from headrace.node.extra_listeners import ListenerBindFailed
 
     try:
-        await node.open_doors()
-    except DoorShut as error:
+        await node.open_extra_listeners()
+    except ListenerBindFailed as error:
         await node.stop()
         message = f"cannot open a door: {error.strerror}"
-        raise StartupRefused(message, hint=hint(error.key)) from error
-    assert node.doors is not None
-    doors = []
-    if node.doors.http is not None:
-        host, port = node.doors.http
-        doors.append(f"http://{host}:{port}/docs")
-    if node.doors.text is not None:
-        host, port = node.doors.text
-        doors.append(f"nc {host} {port}")
-    if doors:
-        announce(", ".join(doors), form)
+        raise StartupRefused(message, hint=listener_hint(error.key)) from error
+    assert node.extra_listeners is not None
+    urls = []
+    if node.extra_listeners.http is not None:
+        host, port = node.extra_listeners.http
+        urls.append(f"http://{host}:{port}/docs")
+    if node.extra_listeners.text is not None:
+        host, port = node.extra_listeners.text
+        urls.append(f"nc {host} {port}")
+    if urls:
+        announce(", ".join(urls), form)
 
 
 def _take_choice(

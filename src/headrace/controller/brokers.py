@@ -7,6 +7,7 @@ from headrace.controller.commands import (
     RegisterBroker,
     UnfenceBroker,
 )
+from headrace.controller.decision_context import PRODUCER_IDS_PER_BLOCK, DecisionContext
 from headrace.controller.image import NO_LEADER, BrokerRegistration, Image
 from headrace.controller.records import (
     BrokerRegistrationChangeRecord,
@@ -15,7 +16,6 @@ from headrace.controller.records import (
     ProducerIdsRecord,
     register_broker_record,
 )
-from headrace.controller.rules import PRODUCER_IDS_PER_BLOCK, Rules
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NodeId
 from headrace.machine.shape import Decision
@@ -25,7 +25,7 @@ UNFENCE = -1
 
 
 def register_broker(
-    image: Image, command: RegisterBroker, _: Rules
+    image: Image, command: RegisterBroker, _: DecisionContext
 ) -> Decision[MetadataRecord, int]:
     """A new incarnation replaces the old registration and is fenced until it asks to serve."""
     known = image.brokers.get(command.node_id)
@@ -45,7 +45,7 @@ def register_broker(
 
 
 def unfence_broker(
-    image: Image, command: UnfenceBroker, _: Rules
+    image: Image, command: UnfenceBroker, _: DecisionContext
 ) -> Decision[MetadataRecord, None]:
     broker = _registered(image, command.node_id, command.broker_epoch)
     if not broker.fenced:
@@ -57,7 +57,7 @@ def unfence_broker(
 
 
 def bump_leader_epochs(
-    image: Image, command: BumpLeaderEpochs, _: Rules
+    image: Image, command: BumpLeaderEpochs, _: DecisionContext
 ) -> Decision[MetadataRecord, int]:
     """Naming a leader, even the same one, is what starts a new epoch."""
     _registered(image, command.node_id, None)
@@ -73,7 +73,7 @@ def bump_leader_epochs(
 
 
 def allocate_producer_ids(
-    image: Image, command: AllocateProducerIds, _: Rules
+    image: Image, command: AllocateProducerIds, _: DecisionContext
 ) -> Decision[MetadataRecord, ProducerIdBlock]:
     broker = _registered(image, command.node_id, command.broker_epoch)
     first = image.next_producer_id

@@ -16,12 +16,12 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from headrace.controller.image import (
+    BrokerEndpoint,
     BrokerRegistration,
     ConfigResource,
-    Endpoint,
+    ConfigResourceType,
     Image,
     PartitionRegistration,
-    ResourceType,
     Topic,
 )
 from headrace.controller.names import collision_key
@@ -50,7 +50,7 @@ LEADER_UNCHANGED = -2
 """In a PartitionChangeRecord; any other leader, even the same one, starts a new epoch."""
 
 
-class _Draft(Generic[K, V]):
+class _CopyOnWriteMap(Generic[K, V]):
     """A map that is copied when it is first written to."""
 
     __slots__ = ("_copied", "view")
@@ -72,14 +72,14 @@ class ImageBuilder:
         self._base = base
         self._offset = base.offset
         self._epoch = base.epoch
-        self._topics = _Draft(base.topics)
-        self._topics_by_id = _Draft(base.topics_by_id)
+        self._topics = _CopyOnWriteMap(base.topics)
+        self._topics_by_id = _CopyOnWriteMap(base.topics_by_id)
         self._partitions: dict[UUID, dict[int, PartitionRegistration]] = {}
-        self._configs = _Draft(base.configs)
+        self._configs = _CopyOnWriteMap(base.configs)
         self._own_configs: dict[ConfigResource, dict[str, str]] = {}
-        self._brokers = _Draft(base.brokers)
-        self._features = _Draft(base.features)
-        self._colliding = _Draft(base.colliding_names)
+        self._brokers = _CopyOnWriteMap(base.brokers)
+        self._features = _CopyOnWriteMap(base.features)
+        self._colliding = _CopyOnWriteMap(base.colliding_names)
         self._next_producer_id = base.next_producer_id
         self._shared: dict[Any, Any] = {}
 
@@ -172,7 +172,7 @@ class ImageBuilder:
         topic = self._topics_by_id.write().pop(record.topic_id)
         del self._topics.write()[topic.name]
         self._partitions.pop(record.topic_id, None)
-        resource = ConfigResource(ResourceType.TOPIC, topic.name)
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic.name)
         if resource in self._configs.view:
             del self._configs.write()[resource]
             self._own_configs.pop(resource, None)
@@ -185,7 +185,7 @@ class ImageBuilder:
                 del self._colliding.write()[key]
 
     def _config(self, record: ConfigRecord) -> None:
-        resource = ConfigResource(ResourceType(record.resource_type), record.resource_name)
+        resource = ConfigResource(ConfigResourceType(record.resource_type), record.resource_name)
         values = self._own_configs.get(resource)
         if values is None:
             values = dict(self._configs.view.get(resource, {}))
@@ -205,7 +205,7 @@ class ImageBuilder:
             epoch=record.broker_epoch,
             incarnation_id=record.incarnation_id,
             endpoints=tuple(
-                Endpoint(end.name, end.host, end.port, end.security_protocol)
+                BrokerEndpoint(end.name, end.host, end.port, end.security_protocol)
                 for end in record.end_points
             ),
             features={

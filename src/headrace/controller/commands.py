@@ -7,14 +7,14 @@ in the answer, so its neighbours survive. Authorization is done before a command
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from headrace.controller.image import UNASSIGNED_DIRECTORY, Endpoint
+from headrace.controller.image import UNASSIGNED_DIRECTORY, BrokerEndpoint
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import NO_TOPIC_ID, NodeId
 from headrace.machine.shape import Command
 
 
 @dataclass(frozen=True, slots=True)
-class NewTopic:
+class TopicToCreate:
     """A topic to create: either counts (-1 for the default) or an explicit assignment."""
 
     name: str
@@ -44,7 +44,7 @@ class CreateTopics(Command[tuple[TopicCreation, ...]]):
     Answers once per name: a name given twice is refused, once.
     """
 
-    topics: tuple[NewTopic, ...]
+    topics: tuple[TopicToCreate, ...]
     validate_only: bool = False
 
 
@@ -101,7 +101,7 @@ class ConfigsToReplace:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigOperation:
+class AlterConfigOp:
     """One key; `operation` as on the wire: 0 SET, 1 DELETE, 2 APPEND, 3 SUBTRACT."""
 
     name: str
@@ -113,7 +113,7 @@ class ConfigOperation:
 class ConfigsToAlter:
     resource_type: int
     resource_name: str
-    operations: tuple[ConfigOperation, ...]
+    operations: tuple[AlterConfigOp, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class RegisterBroker(Command[int]):
 
     node_id: NodeId
     incarnation_id: UUID
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[BrokerEndpoint, ...]
     directories: tuple[UUID, ...] = (UNASSIGNED_DIRECTORY,)
     rack: str | None = None
     features: dict[str, tuple[int, int]] = field(default_factory=dict, hash=False)

@@ -10,17 +10,17 @@ from enum import IntEnum
 from typing import TypeVar
 
 from headrace.controller.commands import (
+    AlterConfigOp,
     AlterConfigs,
     ConfigAlteration,
-    ConfigOperation,
     ConfigsToAlter,
     ConfigsToReplace,
     IncrementalAlterConfigs,
 )
-from headrace.controller.image import NO_CONFIGS, ConfigResource, Image, ResourceType
+from headrace.controller.decision_context import DecisionContext, message_of
+from headrace.controller.image import NO_CONFIGS, ConfigResource, ConfigResourceType, Image
 from headrace.controller.names import name_problem
 from headrace.controller.records import ConfigRecord, MetadataRecord
-from headrace.controller.rules import Rules, message_of
 from headrace.core.broker_configs import BROKER_KEYS, validate_dynamic
 from headrace.core.config_keys import ConfigKey, ConfigType, format_value
 from headrace.core.errors import ApiError, ErrorCode, InvalidConfig
@@ -33,7 +33,7 @@ Change = TypeVar("Change", ConfigsToReplace, ConfigsToAlter)
 Values = Mapping[str, str]
 
 
-class Operation(IntEnum):
+class AlterConfigOpType(IntEnum):
     """What to do with a key; values as on the wire."""
 
     SET = 0
@@ -42,32 +42,32 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-_KEYS: Mapping[ResourceType, Mapping[str, ConfigKey]] = {
-    ResourceType.TOPIC: TOPIC_KEYS,
-    ResourceType.BROKER: BROKER_KEYS,
-    ResourceType.GROUP: GROUP_KEYS,
+_KEYS: Mapping[ConfigResourceType, Mapping[str, ConfigKey]] = {
+    ConfigResourceType.TOPIC: TOPIC_KEYS,
+    ConfigResourceType.BROKER: BROKER_KEYS,
+    ConfigResourceType.GROUP: GROUP_KEYS,
 }
 
 
 def alter_configs(
-    image: Image, command: AlterConfigs, rules: Rules
+    image: Image, command: AlterConfigs, context: DecisionContext
 ) -> Decision[MetadataRecord, tuple[ConfigAlteration, ...]]:
     """Each resource's configs become exactly those given; a key left out goes to its default."""
-    return _alter(image, command.resources, command.validate_only, rules, _replaced)
+    return _alter(image, command.resources, command.validate_only, context, _replaced)
 
 
 def incremental_alter_configs(
-    image: Image, command: IncrementalAlterConfigs, rules: Rules
+    image: Image, command: IncrementalAlterConfigs, context: DecisionContext
 ) -> Decision[MetadataRecord, tuple[ConfigAlteration, ...]]:
     """Only the keys named change; lists can grow and shrink by items."""
-    return _alter(image, command.resources, command.validate_only, rules, _altered)
+    return _alter(image, command.resources, command.validate_only, context, _altered)
 
 
 def _alter(
     image: Image,
     changes: Sequence[Change],
     validate_only: bool,
-    rules: Rules,
+    context: DecisionContext,
     outcome: Callable[[Change, ConfigResource, Values], Values],
 ) -> Decision[MetadataRecord, tuple[ConfigAlteration, ...]]:
     times = Counter((change.resource_type, change.resource_name) for change in changes)
@@ -78,7 +78,7 @@ def _alter(
         try:
             if times[named] > 1:
                 raise _bad_request("Each resource must appear at most once.")
-            records += _resource_records(image, change, rules, outcome)
+            records += _resource_records(image, change, context, outcome)
         except ApiError as refusal:
             answers.append(ConfigAlteration(*named, refusal.code, message_of(refusal)))
         else:
@@ -89,18 +89,18 @@ def _alter(
 def _resource_records(
     image: Image,
     change: Change,
-    rules: Rules,
+    context: DecisionContext,
     outcome: Callable[[Change, ConfigResource, Values], Values],
 ) -> list[MetadataRecord]:
     resource = _resource(change)
     current = image.configs.get(resource, NO_CONFIGS)
     values = outcome(change, resource, current)
-    if resource.type is ResourceType.TOPIC:
-        _check_topic(image, resource.name, values, rules)
-    elif resource.type is ResourceType.GROUP:
-        _check_group(image, resource.name, values, rules)
+    if resource.type is ConfigResourceType.TOPIC:
+        _check_topic(image, resource.name, values, context)
+    elif resource.type is ConfigResourceType.GROUP:
+        _check_group(image, resource.name, values, context)
     else:
-        _check_broker(image, resource.name, values, current, rules)
+        _check_broker(image, resource.name, values, current, context)
     return list(_differences(resource, current, values))
 
 
@@ -108,7 +108,7 @@ def _resource(change: ConfigsToReplace | ConfigsToAlter) -> ConfigResource:
     # Loggers and client metrics have no configs here, so they are no resources yet.
     if change.resource_type not in _KEYS:
         raise _bad_request(f"Unknown resource type {change.resource_type}")
-    return ConfigResource(ResourceType(change.resource_type), change.resource_name)
+    return ConfigResource(ConfigResourceType(change.resource_type), change.resource_name)
 
 
 def _differences(
@@ -131,7 +131,8 @@ def _replaced(change: ConfigsToReplace, _: ConfigResource, __: Values) -> Values
 
 def _altered(change: ConfigsToAlter, resource: ConfigResource, current: Values) -> Values:
     _check_keys(
-        (op.name, "" if op.operation == Operation.DELETE else op.value) for op in change.operations
+        (op.name, "" if op.operation == AlterConfigOpType.DELETE else op.value)
+        for op in change.operations
     )
     values = dict(current)
     for operation in change.operations:
@@ -148,26 +149,28 @@ def _check_keys(keys: Iterable[tuple[str, str | None]]) -> None:
         raise _bad_request(f"Null value not supported for : {', '.join(nulls)}")
 
 
-def _operate(change: ConfigOperation, resource: ConfigResource, values: dict[str, str]) -> None:
-    if change.operation == Operation.DELETE:
+def _operate(change: AlterConfigOp, resource: ConfigResource, values: dict[str, str]) -> None:
+    if change.operation == AlterConfigOpType.DELETE:
         values.pop(change.name, None)
         return
     assert change.value is not None, "checked together with the other keys"
-    if change.operation == Operation.SET:
+    if change.operation == AlterConfigOpType.SET:
         values[change.name] = change.value
-    elif change.operation in (Operation.APPEND, Operation.SUBTRACT):
-        operation = Operation(change.operation)
+    elif change.operation in (AlterConfigOpType.APPEND, AlterConfigOpType.SUBTRACT):
+        operation = AlterConfigOpType(change.operation)
         items = _list_items(operation, resource, change.name, values.get(change.name))
         named = change.value.split(",")
         values[change.name] = ",".join(
-            _without(items, named) if operation is Operation.SUBTRACT else _with(items, named)
+            _without(items, named)
+            if operation is AlterConfigOpType.SUBTRACT
+            else _with(items, named)
         )
     else:
         raise _bad_request(f"Unknown operations type {change.operation}")
 
 
 def _list_items(
-    operation: Operation, resource: ConfigResource, name: str, value: str | None
+    operation: AlterConfigOpType, resource: ConfigResource, name: str, value: str | None
 ) -> list[str]:
     """The items a list has now; one that was never set starts from its default."""
     known = _KEYS[resource.type].get(name)
@@ -177,46 +180,50 @@ def _list_items(
     return [item for item in (text or "").split(",") if item]
 
 
-def _no_list(operation: Operation, type: ResourceType, name: str, known: ConfigKey | None) -> str:
-    if type is not ResourceType.BROKER:
+def _no_list(
+    operation: AlterConfigOpType, type: ConfigResourceType, name: str, known: ConfigKey | None
+) -> str:
+    if type is not ConfigResourceType.BROKER:
         return f"Can't {operation.name} to key {name} because its type is not LIST."
     if known is None:
         return f"Unknown config name: {name}"
     return f"Config value {operation.name.lower()} is not allowed for config key: {name}"
 
 
-def _check_topic(image: Image, name: str, values: Values, rules: Rules) -> None:
+def _check_topic(image: Image, name: str, values: Values, context: DecisionContext) -> None:
     if name == "":
         raise _bad_request("Default topic resources are not allowed.")
     problem = name_problem(name)
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-    validate_together(values, rules.config(image))
+    validate_together(values, context.config(image))
     if name not in image.topics:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 
-def _check_group(image: Image, name: str, values: Values, rules: Rules) -> None:
+def _check_group(image: Image, name: str, values: Values, context: DecisionContext) -> None:
     """A group need not exist to have configs: it finds them when it is founded."""
     if name == "":
         raise _bad_request("Default group resources are not allowed.")
-    validate_group(values, rules.config(image))
+    validate_group(values, context.config(image))
 
 
-def _check_broker(image: Image, name: str, values: Values, current: Values, rules: Rules) -> None:
+def _check_broker(
+    image: Image, name: str, values: Values, current: Values, context: DecisionContext
+) -> None:
     """Only this broker, or the default of all; only keys that take effect while it runs."""
     if name:
         try:
             node_id = int(name)
         except ValueError:
             raise _bad_request(f"Node id must be an integer, but it is: {name}") from None
-        if node_id != rules.node_id:
+        if node_id != context.node_id:
             raise _bad_request(
-                f"Unexpected broker id, expected {rules.node_id}, but received {name}"
+                f"Unexpected broker id, expected {context.node_id}, but received {name}"
             )
     changes = {key: value for key, value in values.items() if value != current.get(key)}
     validate_dynamic(changes, for_all_brokers=not name)
-    rules.config_after(image, name, values).check_together()
+    context.config_after(image, name, values).check_together()
 
 
 def _bad_request(message: str) -> ApiError:

@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from headrace.controller.decision_context import DecisionContext
 from headrace.controller.delta import delta_of
 from headrace.controller.image import Delta, Image
 from headrace.controller.machine import MetadataMachine, bootstrap_records
 from headrace.controller.metadata_log import MetadataLog
 from headrace.controller.records import MetadataRecord
-from headrace.controller.rules import Rules
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import StorageError, StorageUnavailable
 from headrace.core.files import FileSystem
@@ -37,7 +37,7 @@ FLUSH_RETRY_SECONDS = 0.1
 SNAPSHOT_RECORDS_MIN = 2_000
 SNAPSHOT_BYTES_MAX = 20 << 20
 
-Listener = Callable[[Image, Image, Delta], Awaitable[None] | None]
+MetadataPublisher = Callable[[Image, Image, Delta], Awaitable[None] | None]
 """Called with the old image, the new one, and what differs; what takes long is awaited."""
 
 logger = logging.getLogger(__name__)
@@ -61,9 +61,9 @@ class Controller:
         self._executor = executor
         self._snapshot_records_min = snapshot_records_min
         self._log = MetadataLog(files, directory, clock, node_id)
-        self._machine = MetadataMachine(Rules(config, randomness))
-        self._steps = Steps(self._machine, Image(directory.cluster_id))
-        self._listeners: list[Listener] = []
+        self._machine = MetadataMachine(DecisionContext(config, randomness))
+        self._pending_commands = Steps(self._machine, Image(directory.cluster_id))
+        self._publishers: list[MetadataPublisher] = []
         self._queue: deque[tuple[Command[Any], asyncio.Future[Any]]] = deque()
         self._wake = asyncio.Event()
         self._failure: StorageError | None = None
@@ -73,22 +73,22 @@ class Controller:
     @property
     def image(self) -> Image:
         """The newest committed metadata; hold the reference for a consistent view."""
-        return self._steps.state
+        return self._pending_commands.state
 
-    def subscribe(self, listener: Listener) -> None:
+    def add_publisher(self, publisher: MetadataPublisher) -> None:
         """Call `listener` after every change, in order; it must not block. The next listener, the
         reply and the next change wait for what it returns."""
-        self._listeners.append(listener)
+        self._publishers.append(publisher)
 
     async def start(self) -> None:
         """Load the image, take the lead of a new epoch, and accept commands."""
-        image = await self._executor.run(self._load_and_lead)
-        self._steps = Steps(self._machine, image)
+        image = await self._executor.run(self._load_and_start_epoch)
+        self._pending_commands = Steps(self._machine, image)
         self._runner = asyncio.get_running_loop().create_task(self._run())
 
-    def _load_and_lead(self) -> Image:
-        image = self._log.load(self._steps.state)
-        image = self._log.lead(image)
+    def _load_and_start_epoch(self) -> Image:
+        image = self._log.load(self._pending_commands.state)
+        image = self._log.start_epoch(image)
         if not image.features:
             records = bootstrap_records()
             self._log.append(records)
@@ -147,10 +147,10 @@ class Controller:
         except asyncio.CancelledError:
             _cancel(replies)
             raise
-        done = self._steps.commit()
+        done = self._pending_commands.commit()
         if records:
             try:
-                await self._tell(before, self.image, delta_of(records, before, self.image))
+                await self._publish(before, self.image, delta_of(records, before, self.image))
             except asyncio.CancelledError:
                 _cancel(replies)
                 raise
@@ -189,39 +189,39 @@ class Controller:
         while self._queue and len(records) < RECORDS_PER_ROUND_MAX:
             command, reply = self._queue.popleft()
             if self._failure is not None:
-                _disappoint(reply, self._refusal())
+                _reject(reply, self._refusal())
                 continue
             try:
-                pending = self._steps.decide(command)
+                pending = self._pending_commands.decide(command)
             except Exception as refusal:
                 # A command refused as a whole, or a mistake of ours: only its sender pays.
-                _disappoint(reply, refusal)
+                _reject(reply, refusal)
                 continue
             replies.append(reply)
             records += pending.records
         return replies, records
 
     def _fail(self, error: Exception, replies: list[asyncio.Future[Any]]) -> None:
-        self._steps.drop()
+        self._pending_commands.drop()
         failure = StorageError(f"the metadata log could not be written: {error}")
         logger.error("metadata change failed: commands=%d error=%s", len(replies), error)
         # After a mistake of ours nobody knows what the log holds now: no more changes either.
         if self._log.failed or not isinstance(error, StorageError | OSError):
             self._failure = failure
         for reply in replies:
-            _disappoint(reply, failure)
+            _reject(reply, failure)
 
     def _refusal(self) -> StorageError:
         if self._failure is not None:
             return StorageError(str(self._failure), hint="restart the broker once the disk is well")
         return StorageError("the controller is not running")
 
-    async def _tell(self, old: Image, new: Image, delta: Delta) -> None:
-        for listener in self._listeners:
+    async def _publish(self, old: Image, new: Image, delta: Delta) -> None:
+        for publisher in self._publishers:
             try:
-                under_way = listener(old, new, delta)
-                if under_way is not None:
-                    await under_way
+                pending = publisher(old, new, delta)
+                if pending is not None:
+                    await pending
             except Exception:
                 # The change is committed; the other listeners must hear of it all the same.
                 logger.exception("a listener failed: offset=%d", new.offset)
@@ -250,6 +250,6 @@ def _cancel(replies: "list[asyncio.Future[Any]]") -> None:
         reply.cancel()
 
 
-def _disappoint(reply: "asyncio.Future[Any]", error: BaseException) -> None:
+def _reject(reply: "asyncio.Future[Any]", error: BaseException) -> None:
     if not reply.done():
         reply.set_exception(error)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from uuid import UUID
 
-from headrace.controller.image import ConfigResource, Delta, Image, ResourceType
+from headrace.controller.image import ConfigResource, ConfigResourceType, Delta, Image
 from headrace.controller.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -32,7 +32,9 @@ def delta_of(records: Iterable[MetadataRecord], old: Image, new: Image) -> Delta
         ):
             ids.add(record.topic_id)
         elif isinstance(record, ConfigRecord):
-            configs.add(ConfigResource(ResourceType(record.resource_type), record.resource_name))
+            configs.add(
+                ConfigResource(ConfigResourceType(record.resource_type), record.resource_name)
+            )
         elif isinstance(
             record, (RegisterBrokerRecord, BrokerRegistrationChangeRecord, UnregisterBrokerRecord)
         ):
@@ -41,7 +43,7 @@ def delta_of(records: Iterable[MetadataRecord], old: Image, new: Image) -> Delta
     before = {old.topics_by_id[id].name for id in ids if id in old.topics_by_id}
     after = {new.topics_by_id[id].name for id in ids if id in new.topics_by_id}
     for name in before:
-        resource = ConfigResource(ResourceType.TOPIC, name)
+        resource = ConfigResource(ConfigResourceType.TOPIC, name)
         if resource in old.configs and resource not in new.configs:
             configs.add(resource)
     return Delta(

@@ -21,7 +21,7 @@ UNASSIGNED_DIRECTORY = UUID(int=0)
 """Kafka's marker for a replica whose log directory is not known yet."""
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """What a set of configs belongs to; values as on the wire."""
 
     UNKNOWN = 0
@@ -35,7 +35,7 @@ class ResourceType(IntEnum):
 class ConfigResource(NamedTuple):
     """One thing that has configs; the broker named "" stands for all brokers."""
 
-    type: ResourceType
+    type: ConfigResourceType
     name: str
 
 
@@ -72,7 +72,7 @@ class Topic:
         return len(self.partitions[0].replicas)
 
 
-class Endpoint(NamedTuple):
+class BrokerEndpoint(NamedTuple):
     """Where one listener of a broker can be reached, as clients should see it."""
 
     name: str
@@ -89,7 +89,7 @@ class BrokerRegistration:
     epoch: int
     """Offset of the record that registered it: grows with every start of that broker."""
     incarnation_id: UUID
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[BrokerEndpoint, ...]
     features: Mapping[str, tuple[int, int]]
     rack: str | None = None
     fenced: bool = True
@@ -101,7 +101,7 @@ class BrokerRegistration:
         """Whether it may lead partitions and join in-sync sets."""
         return not (self.fenced or self.in_controlled_shutdown)
 
-    def endpoint(self, listener: str) -> Endpoint | None:
+    def endpoint(self, listener: str) -> BrokerEndpoint | None:
         for endpoint in self.endpoints:
             if endpoint.name == listener:
                 return endpoint
@@ -132,16 +132,16 @@ class Image:
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """Overrides of one topic; empty for one that has none or does not exist."""
-        return self.configs.get(ConfigResource(ResourceType.TOPIC, name), NO_CONFIGS)
+        return self.configs.get(ConfigResource(ConfigResourceType.TOPIC, name), NO_CONFIGS)
 
     def broker_configs(self, node_id: int | None) -> Mapping[str, str]:
         """Dynamic configs of one broker, or with None the default of all brokers."""
         name = "" if node_id is None else str(node_id)
-        return self.configs.get(ConfigResource(ResourceType.BROKER, name), NO_CONFIGS)
+        return self.configs.get(ConfigResource(ConfigResourceType.BROKER, name), NO_CONFIGS)
 
     def group_configs(self, group_id: str) -> Mapping[str, str]:
         """Dynamic configs of one group."""
-        return self.configs.get(ConfigResource(ResourceType.GROUP, group_id), NO_CONFIGS)
+        return self.configs.get(ConfigResource(ConfigResourceType.GROUP, group_id), NO_CONFIGS)
 
     def partition(self, topic: str, index: int) -> PartitionRegistration | None:
         found = self.topics.get(topic)

@@ -16,6 +16,7 @@ from headrace.controller.commands import (
     RegisterBroker,
     UnfenceBroker,
 )
+from headrace.controller.decision_context import DecisionContext
 from headrace.controller.image import Image
 from headrace.controller.records import (
     METADATA_VERSION,
@@ -28,10 +29,11 @@ from headrace.controller.records import (
     partition_record,
     register_broker_record,
 )
-from headrace.controller.rules import Rules
 from headrace.machine.shape import Command, Decision, Reply
 
-_DECIDERS: dict[type[Command[Any]], Callable[[Image, Any, Rules], Decision[MetadataRecord, Any]]]
+_DECIDERS: dict[
+    type[Command[Any]], Callable[[Image, Any, DecisionContext], Decision[MetadataRecord, Any]]
+]
 _DECIDERS = {
     AllocateProducerIds: brokers.allocate_producer_ids,
     AlterConfigs: config_changes.alter_configs,
@@ -48,11 +50,11 @@ _DECIDERS = {
 class MetadataMachine:
     """`machine.shape.Machine` over images and metadata records."""
 
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
+    def __init__(self, context: DecisionContext) -> None:
+        self._context = context
 
     def decide(self, state: Image, command: Command[Reply]) -> Decision[MetadataRecord, Reply]:
-        return _DECIDERS[type(command)](state, command, self._rules)
+        return _DECIDERS[type(command)](state, command, self._context)
 
     def apply(self, state: Image, records: Sequence[MetadataRecord]) -> Image:
         builder = ImageBuilder(state)

@@ -122,7 +122,7 @@ class MetadataLog:
             hint="restore the data directory from a backup; `headrace log verify` names the file",
         )
 
-    def lead(self, image: Image) -> Image:
+    def start_epoch(self, image: Image) -> Image:
         """Begin a new epoch as its leader: remember it, then say so in the log."""
         self.epoch = LeaderEpoch(self.epoch + 1)
         state = quorum_state.QuorumState(self._node_id, self.epoch, (self._node_id,))

@@ -12,7 +12,7 @@ from headrace.core.ids import NodeId
 from headrace.log.checkpoints import replace_file
 
 FILE = "quorum-state"
-NOBODY = NodeId(-1)
+NO_VOTE = NodeId(-1)
 EPOCH_MAX = 2**31 - 1
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class QuorumState:
             "clusterId": "",
             "leaderId": self.leader_id,
             "leaderEpoch": self.leader_epoch,
-            "votedId": NOBODY,
+            "votedId": NO_VOTE,
             "appliedOffset": 0,
             "currentVoters": [{"voterId": voter} for voter in self.voters],
             "data_version": 0,

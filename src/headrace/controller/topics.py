@@ -8,12 +8,18 @@ from headrace.controller.commands import (
     CreateTopics,
     DeleteTopics,
     NewPartitions,
-    NewTopic,
     PartitionsCreation,
     TopicCreation,
     TopicDeletion,
+    TopicToCreate,
 )
-from headrace.controller.image import Image, PartitionRegistration, ResourceType, Topic
+from headrace.controller.decision_context import (
+    PARTITIONS_PER_COMMAND_MAX,
+    RECORDS_PER_COMMAND_MAX,
+    DecisionContext,
+    message_of,
+)
+from headrace.controller.image import ConfigResourceType, Image, PartitionRegistration, Topic
 from headrace.controller.names import CLUSTER_METADATA_TOPIC, collision_key, name_problem
 from headrace.controller.placement import assign, place
 from headrace.controller.records import (
@@ -22,12 +28,6 @@ from headrace.controller.records import (
     RemoveTopicRecord,
     TopicRecord,
     partition_record,
-)
-from headrace.controller.rules import (
-    PARTITIONS_PER_COMMAND_MAX,
-    RECORDS_PER_COMMAND_MAX,
-    Rules,
-    message_of,
 )
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NO_TOPIC_ID, TopicId
@@ -39,10 +39,10 @@ UNKNOWN_ID = "This server does not host this topic ID."
 
 
 def create_topics(
-    image: Image, command: CreateTopics, rules: Rules
+    image: Image, command: CreateTopics, context: DecisionContext
 ) -> Decision[MetadataRecord, tuple[TopicCreation, ...]]:
     """Topics in the order given; then, once each, the names that no topic can be made of."""
-    total = sum(_partition_count(image, topic, rules) for topic in command.topics)
+    total = sum(_partition_count(image, topic, context) for topic in command.topics)
     if total > PARTITIONS_PER_COMMAND_MAX:
         return Decision(_too_large(command, "Excessively large number of partitions per request."))
     times = Counter(topic.name for topic in command.topics)
@@ -51,7 +51,7 @@ def create_topics(
     for topic in command.topics:
         if times[topic.name] == 1 and topic.name != CLUSTER_METADATA_TOPIC:
             try:
-                created, partitions = _plan_topic(image, topic, rules)
+                created, partitions = _plan_topic(image, topic, context)
             except ApiError as refusal:
                 answers.append(TopicCreation(topic.name, refusal.code, message_of(refusal)))
                 continue
@@ -74,16 +74,16 @@ def _too_large(command: CreateTopics, message: str) -> tuple[TopicCreation, ...]
     )
 
 
-def _partition_count(image: Image, topic: NewTopic, rules: Rules) -> int:
+def _partition_count(image: Image, topic: TopicToCreate, context: DecisionContext) -> int:
     if topic.assignments:
         return len(topic.assignments)
     if topic.num_partitions == -1:
-        return rules.config(image).num_partitions
+        return context.config(image).num_partitions
     return max(0, topic.num_partitions)
 
 
 def _plan_topic(
-    image: Image, topic: NewTopic, rules: Rules
+    image: Image, topic: TopicToCreate, context: DecisionContext
 ) -> tuple[TopicRecord, Sequence[PartitionRegistration]]:
     """The new topic's record and partitions; raises what is wrong with it first, as Kafka does."""
     _check_name(image, topic.name)
@@ -95,12 +95,12 @@ def _plan_topic(
         )
     if topic.configs:
         given = {name: value for name, value in topic.configs if value is not None}
-        validate_together(given, rules.config(image))
+        validate_together(given, context.config(image))
     if topic.assignments:
         partitions = _assigned_partitions(image, topic)
     else:
-        partitions = _placed_partitions(image, topic, rules)
-    return TopicRecord(name=topic.name, topic_id=rules.randomness.uuid()), partitions
+        partitions = _placed_partitions(image, topic, context)
+    return TopicRecord(name=topic.name, topic_id=context.randomness.uuid()), partitions
 
 
 def _check_name(image: Image, name: str) -> None:
@@ -118,7 +118,7 @@ def _check_name(image: Image, name: str) -> None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 
-def _assigned_partitions(image: Image, topic: NewTopic) -> list[PartitionRegistration]:
+def _assigned_partitions(image: Image, topic: TopicToCreate) -> list[PartitionRegistration]:
     for given, field in (
         (topic.replication_factor, "replication factor"),
         (topic.num_partitions, "numPartitions"),
@@ -146,7 +146,9 @@ def _assigned_partitions(image: Image, topic: NewTopic) -> list[PartitionRegistr
     return [partitions[index] for index in range(len(partitions))]
 
 
-def _placed_partitions(image: Image, topic: NewTopic, rules: Rules) -> list[PartitionRegistration]:
+def _placed_partitions(
+    image: Image, topic: TopicToCreate, context: DecisionContext
+) -> list[PartitionRegistration]:
     if topic.replication_factor < -1 or topic.replication_factor == 0:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -157,24 +159,24 @@ def _placed_partitions(image: Image, topic: NewTopic, rules: Rules) -> list[Part
             ErrorCode.INVALID_PARTITIONS,
             "Number of partitions was set to an invalid non-positive value.",
         )
-    config = rules.config(image)
+    config = context.config(image)
     count = config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
     factor = (
         config.default_replication_factor
         if topic.replication_factor == -1
         else topic.replication_factor
     )
-    return list(place(image, 0, count, factor, rules.randomness))
+    return list(place(image, 0, count, factor, context.randomness))
 
 
 def _topic_records(
-    created: TopicRecord, topic: NewTopic, partitions: Iterable[PartitionRegistration]
+    created: TopicRecord, topic: TopicToCreate, partitions: Iterable[PartitionRegistration]
 ) -> Iterable[MetadataRecord]:
     yield created
     # A key given twice counts once, with its last value.
     for name, value in dict(topic.configs).items():
         yield ConfigRecord(
-            resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value
+            resource_type=ConfigResourceType.TOPIC, resource_name=topic.name, name=name, value=value
         )
     for index, registration in enumerate(partitions):
         yield partition_record(created.topic_id, index, registration)
@@ -190,7 +192,7 @@ def _created(created: TopicRecord, partitions: Sequence[PartitionRegistration]) 
 
 
 def delete_topics(
-    image: Image, command: DeleteTopics, _: Rules
+    image: Image, command: DeleteTopics, _: DecisionContext
 ) -> Decision[MetadataRecord, tuple[TopicDeletion, ...]]:
     """Topics by name or id; one that is named twice, in whatever way, is refused."""
     names = Counter(t.name for t in command.topics if t.name is not None and not t.topic_id.int)
@@ -206,18 +208,18 @@ def delete_topics(
         answers.append(
             TopicDeletion(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST, problem)
         )
-    doomed: dict[TopicId, Topic] = {}
+    deleted: dict[TopicId, Topic] = {}
     for topic_id, times in ids.items():
         if topic_id != NO_TOPIC_ID:
-            answers += _delete_by_id(image, topic_id, times, doomed)
+            answers += _delete_by_id(image, topic_id, times, deleted)
     for name, times in names.items():
-        answers += _delete_by_name(image, name, times, ids, doomed)
-    answers += (TopicDeletion(topic.name, topic.id) for topic in doomed.values())
-    return Decision(tuple(answers), [RemoveTopicRecord(topic_id=id) for id in doomed])
+        answers += _delete_by_name(image, name, times, ids, deleted)
+    answers += (TopicDeletion(topic.name, topic.id) for topic in deleted.values())
+    return Decision(tuple(answers), [RemoveTopicRecord(topic_id=id) for id in deleted])
 
 
 def _delete_by_id(
-    image: Image, topic_id: TopicId, times: int, doomed: dict[TopicId, Topic]
+    image: Image, topic_id: TopicId, times: int, deleted: dict[TopicId, Topic]
 ) -> Iterable[TopicDeletion]:
     topic = image.topics_by_id.get(topic_id)
     if times > 1:
@@ -225,11 +227,11 @@ def _delete_by_id(
     elif topic is None:
         yield TopicDeletion(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_ID)
     else:
-        doomed[topic_id] = topic
+        deleted[topic_id] = topic
 
 
 def _delete_by_name(
-    image: Image, name: str, times: int, ids: Counter[TopicId], doomed: dict[TopicId, Topic]
+    image: Image, name: str, times: int, ids: Counter[TopicId], deleted: dict[TopicId, Topic]
 ) -> Iterable[TopicDeletion]:
     topic = image.topics.get(name)
     if times > 1:
@@ -238,15 +240,15 @@ def _delete_by_name(
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         yield TopicDeletion(name, NO_TOPIC_ID, error, UNKNOWN_TOPIC)
     elif topic.id in ids:
-        doomed.pop(topic.id, None)
+        deleted.pop(topic.id, None)
         message = "The provided topic name maps to an ID that was already supplied."
         yield TopicDeletion(name, topic.id, ErrorCode.INVALID_REQUEST, message)
     else:
-        doomed[topic.id] = topic
+        deleted[topic.id] = topic
 
 
 def create_partitions(
-    image: Image, command: CreatePartitions, rules: Rules
+    image: Image, command: CreatePartitions, context: DecisionContext
 ) -> Decision[MetadataRecord, tuple[PartitionsCreation, ...]]:
     """First the names given twice, then the others in the order given."""
     times = Counter(topic.name for topic in command.topics)
@@ -260,7 +262,7 @@ def create_partitions(
         if times[wanted.name] > 1:
             continue
         try:
-            records += _added_partitions(image, wanted, rules)
+            records += _added_partitions(image, wanted, context)
         except ApiError as refusal:
             answers.append(PartitionsCreation(wanted.name, refusal.code, message_of(refusal)))
         else:
@@ -268,7 +270,9 @@ def create_partitions(
     return Decision(tuple(answers), () if command.validate_only else records)
 
 
-def _added_partitions(image: Image, wanted: NewPartitions, rules: Rules) -> list[MetadataRecord]:
+def _added_partitions(
+    image: Image, wanted: NewPartitions, context: DecisionContext
+) -> list[MetadataRecord]:
     topic = image.topics.get(wanted.name)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -288,7 +292,7 @@ def _added_partitions(image: Image, wanted: NewPartitions, rules: Rules) -> list
         )
     factor = topic.replication_factor
     if wanted.assignments is None:
-        partitions = list(place(image, existing, added, factor, rules.randomness))
+        partitions = list(place(image, existing, added, factor, context.randomness))
     elif len(wanted.assignments) != added:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

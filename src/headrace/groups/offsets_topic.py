@@ -4,7 +4,7 @@ import asyncio
 import logging
 from functools import lru_cache
 
-from headrace.controller.commands import CreateTopics, NewTopic
+from headrace.controller.commands import CreateTopics, TopicToCreate
 from headrace.controller.controller import Controller
 from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.broker_configs import BrokerConfig
@@ -61,7 +61,7 @@ class OffsetsTopic:
 
     async def _create(self) -> None:
         config = self._config
-        topic = NewTopic(
+        topic = TopicToCreate(
             OFFSETS_TOPIC,
             config.offsets_topic_num_partitions,
             config.offsets_topic_replication_factor,

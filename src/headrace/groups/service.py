@@ -100,7 +100,7 @@ class Groups:
 
     def start(self) -> None:
         """Follow the metadata; shards with records are loaded in the background."""
-        self._controller.subscribe(self._upkeep.follow)
+        self._controller.add_publisher(self._upkeep.follow)
         self._homes.load_all()
         self._upkeep.start()
 

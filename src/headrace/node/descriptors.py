@@ -28,5 +28,5 @@ def divide(limit: int) -> DescriptorShares:
     files = open_files_max_for(limit)
     reserve = max(_RESERVE_MIN, min(limit // 16, _RESERVE_MAX))
     connections = max(0, limit - files - reserve)
-    door = max(1, connections // 8)
-    return DescriptorShares(files, max(1, connections - 2 * door), door, door)
+    extra = max(1, connections // 8)
+    return DescriptorShares(files, max(1, connections - 2 * extra), extra, extra)

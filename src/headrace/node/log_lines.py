@@ -28,7 +28,7 @@ _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f]")
 _COLOURS: Final = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 
 
-class Shape(NamedTuple):
+class LogTemplate(NamedTuple):
     """A template taken apart."""
 
     sentence: str
@@ -37,23 +37,23 @@ class Shape(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def shape_of(template: str) -> Shape | None:
+def parse_template(template: str) -> LogTemplate | None:
     """The parts of a template; None if it is not in the common form."""
     sentence, _, rest = template.partition(": ")
     fields = tuple(_FIELD.findall(rest))
     if " ".join(f"{name}={form}" for name, form in fields) != rest or "%" in sentence:
         return None
-    return Shape(sentence, fields)
+    return LogTemplate(sentence, fields)
 
 
 def parts_of(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
     """The sentence of a record and its fields, as values."""
     template, args = record.msg, record.args
-    shape = shape_of(template) if isinstance(template, str) else None
-    if shape is None or not isinstance(args, tuple) or len(args) != len(shape.fields):
+    parsed = parse_template(template) if isinstance(template, str) else None
+    if parsed is None or not isinstance(args, tuple) or len(args) != len(parsed.fields):
         return record.getMessage(), {}
     fields: dict[str, Any] = {}
-    for (name, form), value in zip(shape.fields, args, strict=True):
+    for (name, form), value in zip(parsed.fields, args, strict=True):
         if isinstance(value, TopicPartition):
             fields["topic"], fields["partition"] = value
         elif form != "%s":
@@ -62,11 +62,11 @@ def parts_of(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
             fields[name] = value
         else:
             fields[name] = str(value)
-    return shape.sentence, fields
+    return parsed.sentence, fields
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-01-31T12:00:00.123Z INFO  headrace.node.cleaning: compacted topic=t partition=0`."""
+    """`2026-01-31T12:00:00.123Z INFO  headrace.node.log_cleaner: compacted topic=t partition=0`."""
 
     def __init__(self, *, colour: bool = False) -> None:
         super().__init__()

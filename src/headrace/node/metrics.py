@@ -14,8 +14,8 @@ from headrace.broker.metering import RequestMeters
 from headrace.controller.names import INTERNAL_TOPICS
 from headrace.core.errors import ErrorCode
 from headrace.core.metrics import Family, Histogram, Metric, Sample
-from headrace.node.cleaning import CleaningCounts
-from headrace.node.housekeeping import HousekeepingCounts
+from headrace.node.log_cleaner import LogCleanerCounts
+from headrace.node.log_maintenance import LogMaintenanceCounts
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 
@@ -140,7 +140,7 @@ COMPACTED_BYTES: Final = Metric(
 SEGMENTS_DELETED: Final = Metric(
     "headrace_retention_deleted_segments_total", "counter", "Segments that retention deleted."
 )
-DUTIES_FAILED: Final = Metric(
+MAINTENANCE_FAILURES: Final = Metric(
     "headrace_housekeeping_failures_total",
     "counter",
     "Checkpoints, retentions and other duties that failed and will be tried again.",
@@ -177,19 +177,19 @@ class NodeMetrics:
     def __init__(
         self,
         replicas: Replicas,
-        meters: RequestMeters,
+        request_metrics: RequestMeters,
         listeners: Sequence[Listener],
-        cleaning: CleaningCounts,
-        housekeeping: HousekeepingCounts,
+        cleaner: LogCleanerCounts,
+        maintenance: LogMaintenanceCounts,
         groups: Callable[[], GroupCounts | None],
         flush_times: Histogram,
         loop_lag: Histogram,
     ) -> None:
         self._replicas = replicas
-        self._meters = meters
+        self._request_metrics = request_metrics
         self._listeners = listeners
-        self._cleaning = cleaning
-        self._housekeeping = housekeeping
+        self._cleaner = cleaner
+        self._maintenance = maintenance
         # None until somebody has asked for a group.
         self._groups = groups
         self._flush_times = flush_times
@@ -201,13 +201,13 @@ class NodeMetrics:
         yield from self._requests()
         yield from self._connections()
         partitions = list(self._replicas)
-        told = partitions
+        listed = partitions
         if not self._replicas.config.metrics_internal_topics:
-            told = [each for each in partitions if each.id.topic not in INTERNAL_TOPICS]
+            listed = [each for each in partitions if each.id.topic not in INTERNAL_TOPICS]
         yield TOPICS.value(len({each.id.topic for each in partitions}))
         yield PARTITIONS.value(len(partitions))
-        yield from _topics(told)
-        yield from _partitions(told)
+        yield from _topics(listed)
+        yield from _partitions(listed)
         yield from self._storage()
         groups = self._groups()
         yield REBALANCES.value(groups.rebalances if groups else 0)
@@ -222,14 +222,14 @@ class NodeMetrics:
         yield CLUSTER_INFO.of(((identity.cluster_id, str(self._replicas.config.node_id)), 1))
 
     def _requests(self) -> Iterator[Family]:
-        meters = sorted(self._meters, key=lambda meter: meter.api)
+        meters = sorted(self._request_metrics, key=lambda meter: meter.api)
         yield REQUEST_SECONDS.each(((meter.api,), meter.times) for meter in meters)
         yield REQUEST_ERRORS.each(
             ((meter.api, _error_name(code)), count)
             for meter in meters
             for code, count in sorted(meter.errors.items())
         )
-        yield SLOW_REQUESTS.value(self._meters.slow_requests)
+        yield SLOW_REQUESTS.value(self._request_metrics.slow_requests)
 
     def _connections(self) -> Iterator[Family]:
         listeners = self._listeners
@@ -252,12 +252,12 @@ class NodeMetrics:
         yield DISK_FREE.value(free)
         yield PARTITIONS_OFFLINE.value(len(self._replicas.offline))
         yield FLUSH_SECONDS.value(self._flush_times)
-        yield COMPACTIONS.value(self._cleaning.compactions)
-        yield COMPACTIONS_FAILED.value(self._cleaning.failures)
-        yield COMPACTED_RECORDS.value(self._cleaning.removed_records)
-        yield COMPACTED_BYTES.value(self._cleaning.removed_bytes)
-        yield SEGMENTS_DELETED.value(self._housekeeping.deleted_segments)
-        yield DUTIES_FAILED.value(self._housekeeping.failures)
+        yield COMPACTIONS.value(self._cleaner.compactions)
+        yield COMPACTIONS_FAILED.value(self._cleaner.failures)
+        yield COMPACTED_RECORDS.value(self._cleaner.removed_records)
+        yield COMPACTED_BYTES.value(self._cleaner.removed_bytes)
+        yield SEGMENTS_DELETED.value(self._maintenance.deleted_segments)
+        yield MAINTENANCE_FAILURES.value(self._maintenance.failures)
 
 
 def _topics(partitions: Sequence[Partition]) -> Iterator[Family]:

@@ -29,7 +29,7 @@ def _failure(error: OSError, host: str, port: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class BoundListener:
     """An address that accepts connections until it is closed; its connections live on."""
 
     host: str
@@ -43,7 +43,7 @@ class Listening:
 
 async def listen(
     factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, backlog: int
-) -> Listening:
+) -> BoundListener:
     """Accept connections on an address (port 0: any free one, told by the result)."""
     loop = asyncio.get_running_loop()
     try:
@@ -51,4 +51,4 @@ async def listen(
     except OSError as error:
         raise AddressUnusable(error, host, port) from error
     bound = server.sockets[0].getsockname()[1]
-    return Listening(host, bound, server)
+    return BoundListener(host, bound, server)

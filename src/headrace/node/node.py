@@ -26,7 +26,7 @@ from headrace.broker.sender import SendMemory
 from headrace.broker.turns import LoopTurn
 from headrace.controller.commands import BumpLeaderEpochs, RegisterBroker, UnfenceBroker
 from headrace.controller.controller import Controller
-from headrace.controller.image import Delta, Endpoint, Image
+from headrace.controller.image import BrokerEndpoint, Delta, Image
 from headrace.controller.names import OFFSETS_TOPIC
 from headrace.controller.records import (
     METADATA_VERSION,
@@ -43,19 +43,19 @@ from headrace.core.seams import Clock, Executor, Randomness
 from headrace.log.compaction.checkpoint import CleanerCheckpoint
 from headrace.log.compaction.runner import Compactor, InlineCompactor
 from headrace.log.directory import LogDirectory
-from headrace.node.cleaning import Cleaning
 from headrace.node.descriptors import DescriptorShares
-from headrace.node.housekeeping import Housekeeping
-from headrace.node.loop_watch import LoopWatch
+from headrace.node.event_loop_lag import EventLoopLagMonitor
+from headrace.node.log_cleaner import LogCleaner
+from headrace.node.log_maintenance import LogMaintenance
 from headrace.node.metrics import NodeMetrics
-from headrace.node.network import Listening, listen
-from headrace.node.whole_calls import WholeCalls
+from headrace.node.network import BoundListener, listen
+from headrace.node.shielded_executor import ShieldedExecutor
 from headrace.replication.group_commit import GroupCommit
 from headrace.replication.replicas import Replicas
 from headrace.security.authorizer import AllowAll, Authorizer
 
 if TYPE_CHECKING:
-    from headrace.node.doors import Doors
+    from headrace.node.extra_listeners import ExtraListeners
 
 if TYPE_CHECKING:
     from headrace.groups.service import Groups
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # How long a stop waits for requests under way.
-ANSWERS_SECONDS = 5
+STOP_SECONDS_MAX = 5
 
 
 class Node:
@@ -92,10 +92,10 @@ class Node:
         self._descriptors = descriptors
         self._compactor = compactor or InlineCompactor(files)
         self._authorizer = authorizer or AllowAll()
-        self.meters = RequestMeters(seconds)
+        self.request_metrics = RequestMeters(seconds)
         self._node_id = NodeId(config.node_id)
         self._listeners: list[Listener] = []
-        self._listening: list[Listening] = []
+        self._bound_listeners: list[BoundListener] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._on_stop = AsyncExitStack()
         self._directory: LogDirectory | None = None
@@ -106,7 +106,7 @@ class Node:
         self.addresses: dict[str, tuple[str, int]] = {}
         self.metrics: NodeMetrics | None = None
         self._services: Services | None = None
-        self.doors: Doors | None = None
+        self.extra_listeners: ExtraListeners | None = None
 
     async def start(self) -> None:
         """Serve when this returns; on an error the directory is let go of."""
@@ -119,7 +119,7 @@ class Node:
 
     async def _start(self) -> None:
         config = self._config
-        began = self.meters.now()
+        began = self.request_metrics.now()
         directory = LogDirectory.open(
             self._files,
             config.data_directory,
@@ -141,7 +141,7 @@ class Node:
         self._controller = controller
         await controller.start()
         self._on_stop.push_async_callback(controller.stop)
-        group_commit = self._group_commit = GroupCommit(self._executor, self.meters.now)
+        group_commit = self._group_commit = GroupCommit(self._executor, self.request_metrics.now)
         self._on_stop.push_async_callback(group_commit.close)
         replicas = Replicas(
             directory,
@@ -161,9 +161,9 @@ class Node:
                 directory.path,
                 len(replicas),
                 sum(log.log_end_offset - log.recovery_point for log in directory.logs.values()),
-                (self.meters.now() - began) * 1000,
+                (self.request_metrics.now() - began) * 1000,
             )
-        controller.subscribe(replicas.follow)
+        controller.add_publisher(replicas.follow)
         auto_creation = AutoCreation(controller)
         self._on_stop.push_async_callback(auto_creation.close)
         services = Services(
@@ -176,63 +176,65 @@ class Node:
             producer_ids=ProducerIds(controller, self._node_id),
             authorizer=self._authorizer,
             auto_creation=auto_creation,
-            meters=self.meters,
+            meters=self.request_metrics,
             record_work=RecordWork(self._executor),
             disk_reads=DiskReads(self._executor),
-            turn=LoopTurn(self.meters.now),
+            turn=LoopTurn(self.request_metrics.now),
             clock=self._clock,
             randomness=self._randomness,
         )
 
         self._services = services
 
-        in_whole = WholeCalls(self._executor)
-        cleaning = Cleaning(
+        shielded = ShieldedExecutor(self._executor)
+        cleaner = LogCleaner(
             replicas,
             self._compactor,
             CleanerCheckpoint(self._files, directory.path),
             self._clock,
-            in_whole,
+            shielded,
         )
-        housekeeping = Housekeeping(
-            replicas, cleaning, self._clock, in_whole, group_commit.mark_due
+        maintenance = LogMaintenance(
+            replicas, cleaner, self._clock, shielded, group_commit.mark_due
         )
 
         def follow_config(_: Image, __: Image, ___: Delta) -> None:
             if services.config is not replicas.config:
                 services.config = replicas.config
-                self.meters.set_slow(unless_negative(replicas.config.request_log_slow_ms))
-                housekeeping.config_changed()
+                self.request_metrics.set_slow(unless_negative(replicas.config.request_log_slow_ms))
+                maintenance.config_changed()
 
-        self.meters.set_slow(unless_negative(replicas.config.request_log_slow_ms))
-        controller.subscribe(follow_config)
-        watch = LoopWatch(self.meters.now, also=self.meters.follow_log_level)
+        self.request_metrics.set_slow(unless_negative(replicas.config.request_log_slow_ms))
+        controller.add_publisher(follow_config)
+        lag_monitor = EventLoopLagMonitor(
+            self.request_metrics.now, on_sample=self.request_metrics.follow_log_level
+        )
         self.metrics = NodeMetrics(
             replicas,
-            self.meters,
+            self.request_metrics,
             self._listeners,
-            cleaning.counts,
-            housekeeping.counts,
+            cleaner.counts,
+            maintenance.counts,
             lambda: self._groups,
             group_commit.flush_times,
-            watch.lag,
+            lag_monitor.lag,
         )
         dispatcher = Dispatcher(services, config.socket_request_max_bytes)
         self._dispatcher = dispatcher
         try:
-            await self._listen(dispatcher)
+            await self._bind_listeners(dispatcher)
         except OSError:
             # Every log is open and flushed by now: the next start has nothing to recover, and
             # must not say that this one came to a bad end.
             await self.stop()
             raise
-        await self._join(controller, directory)
-        self._tasks.append(asyncio.get_running_loop().create_task(housekeeping.run()))
-        self._tasks.append(asyncio.get_running_loop().create_task(watch.run()))
+        await self._register(controller, directory)
+        self._tasks.append(asyncio.get_running_loop().create_task(maintenance.run()))
+        self._tasks.append(asyncio.get_running_loop().create_task(lag_monitor.run()))
         for listener in self._listeners:
             listener.open()
         if OFFSETS_TOPIC in controller.image.topics:
-            self._tasks.append(asyncio.get_running_loop().create_task(self._wake_groups(services)))
+            self._tasks.append(asyncio.get_running_loop().create_task(self._load_groups(services)))
 
     def _make_groups(self, controller: Controller, replicas: Replicas) -> "Groups":
         from headrace.groups.service import Groups
@@ -243,7 +245,7 @@ class Node:
         groups.start()
         return groups
 
-    async def _wake_groups(self, services: Services) -> None:
+    async def _load_groups(self, services: Services) -> None:
         """There are groups: their members must be missed if they do not come back."""
         await self._executor.run(partial(import_module, "headrace.groups.service"))
         _ = services.groups
@@ -254,15 +256,17 @@ class Node:
         assert self._services is not None, "the node has not been started"
         return self._services
 
-    async def open_doors(self) -> None:
+    async def open_extra_listeners(self) -> None:
         """Open the doors beside Kafka's that the config names; after `start`."""
-        from headrace.node.doors import Doors
+        from headrace.node.extra_listeners import ExtraListeners
 
         sources = () if self.metrics is None else (self.metrics,)
-        self.doors = Doors(self._config, self.services, sources, self._descriptors)
-        await self.doors.open()
+        self.extra_listeners = ExtraListeners(
+            self._config, self.services, sources, self._descriptors
+        )
+        await self.extra_listeners.open()
 
-    async def _listen(self, dispatcher: Dispatcher) -> None:
+    async def _bind_listeners(self, dispatcher: Dispatcher) -> None:
         """Bind every listener; connections are served from `Listener.open` on."""
         loop = asyncio.get_running_loop()
         count = ConnectionCount(
@@ -287,12 +291,12 @@ class Node:
                 settings.port,
                 backlog=self._config.socket_listen_backlog_size,
             )
-            self._listening.append(bound)
+            self._bound_listeners.append(bound)
             self._listeners.append(listener)
             self.addresses[settings.name] = (settings.host, bound.port)
             self._tasks.append(loop.create_task(listener.close_idle(look_seconds(idle_seconds))))
 
-    async def _join(self, controller: Controller, directory: LogDirectory) -> None:
+    async def _register(self, controller: Controller, directory: LogDirectory) -> None:
         """Introduce this broker to the cluster and take the lead of its partitions anew."""
         endpoints = tuple(self._endpoint(settings) for settings in self._config.parsed_listeners())
         register = RegisterBroker(
@@ -310,9 +314,9 @@ class Node:
             controller.submit(BumpLeaderEpochs(self._node_id)),
         )
 
-    def _endpoint(self, settings: ListenerConfig) -> Endpoint:
+    def _endpoint(self, settings: ListenerConfig) -> BrokerEndpoint:
         host, port = self.addresses[settings.name]
-        return Endpoint(
+        return BrokerEndpoint(
             settings.name,
             settings.advertised_host or host,
             settings.advertised_port or port,
@@ -321,10 +325,10 @@ class Node:
 
     async def stop(self) -> None:
         """Answer what is under way, flush, and leave a clean directory behind."""
-        if self.doors is not None:
-            await self.doors.close()
-        for listening in self._listening:
-            listening.close()
+        if self.extra_listeners is not None:
+            await self.extra_listeners.close()
+        for bound in self._bound_listeners:
+            bound.close()
         self._compactor.stop()
         for task in self._tasks:
             task.cancel()
@@ -333,15 +337,15 @@ class Node:
         for listener in self._listeners:
             listener.stop_reading()
         try:
-            async with asyncio.timeout(ANSWERS_SECONDS):
-                await self._finish_answers()
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                await self._finish_requests()
         except TimeoutError:
-            logger.warning("stopping with requests unanswered: seconds=%d", ANSWERS_SECONDS)
+            logger.warning("stopping with requests unanswered: seconds=%d", STOP_SECONDS_MAX)
         for listener in self._listeners:
             listener.close()
         await self._on_stop.aclose()
 
-    async def _finish_answers(self) -> None:
+    async def _finish_requests(self) -> None:
         if self._dispatcher is not None:
             await self._dispatcher.close()
         # Behind it: what those requests appended is waited for as well.
@@ -350,10 +354,10 @@ class Node:
 
     def kill(self) -> None:
         """Drop everything as a SIGKILL would: what is written stays, nothing else happens."""
-        if self.doors is not None:
-            self.doors.abort()
-        for listening in self._listening:
-            listening.close()
+        if self.extra_listeners is not None:
+            self.extra_listeners.abort()
+        for bound in self._bound_listeners:
+            bound.close()
         for task in self._tasks:
             task.cancel()
         if self._dispatcher is not None:

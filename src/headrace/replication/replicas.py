@@ -24,10 +24,10 @@ from weakref import WeakValueDictionary
 
 from headrace.controller.image import (
     ConfigResource,
+    ConfigResourceType,
     Delta,
     Image,
     PartitionRegistration,
-    ResourceType,
     Topic,
 )
 from headrace.core.broker_configs import BrokerConfig
@@ -138,8 +138,8 @@ class Replicas:
         """Bring the partitions from one image to the next."""
         self._image = image
         broker_configs = {
-            ConfigResource(ResourceType.BROKER, ""),
-            ConfigResource(ResourceType.BROKER, str(self._node_id)),
+            ConfigResource(ConfigResourceType.BROKER, ""),
+            ConfigResource(ConfigResourceType.BROKER, str(self._node_id)),
         }
         if not broker_configs.isdisjoint(delta.configs):
             self._take_broker_configs(image)
@@ -169,7 +169,7 @@ class Replicas:
                     await self._pause()
             _tell(before, image, name)
         for resource in sorted(delta.configs):
-            if resource.type is ResourceType.TOPIC:
+            if resource.type is ConfigResourceType.TOPIC:
                 await self._follow_configs(image, resource.name)
 
     async def open_unborn(self) -> None:

@@ -132,7 +132,7 @@ class Broker:
         """Stop cleanly; `start` goes on with the same port and data."""
         if self._node is not None:
             self._stop_node()
-            self._outage = _told("stopped")
+            self._outage = _outage_in_test("stopped")
 
     def close(self) -> None:
         """Stop cleanly, give up the port and remove the temporary directory."""
@@ -150,10 +150,10 @@ class Broker:
         """Drop everything as SIGKILL would; `start` or `restart` brings it back on its data."""
         if self._node is None or self._thread is None:
             return
-        self._thread.release()
+        self._thread.resume()
         self._thread.call(self._node.kill, STOP_SECONDS)
-        self._forget()
-        self._outage = _told("killed")
+        self._discard_node()
+        self._outage = _outage_in_test("killed")
 
     def restart(self) -> None:
         """Stop cleanly (unless killed before) and start again on the same port and data."""
@@ -162,12 +162,12 @@ class Broker:
 
     def pause(self) -> None:
         """Freeze the broker: connections stay open, nothing is answered until `resume`."""
-        self._running_thread().hold()
-        self._outage = _told("paused")
+        self._running_thread().pause()
+        self._outage = _outage_in_test("paused")
 
     def resume(self) -> None:
         """Let a paused broker go on."""
-        self._running_thread().release()
+        self._running_thread().resume()
         self._outage = None
 
     def create_topic(
@@ -176,7 +176,7 @@ class Broker:
         """Create a topic and return its name, so that it can be used in an expression."""
         from headrace.client import Client, NewTopic
 
-        self._require_answers()
+        self._require_running()
         with Client(self.bootstrap_servers) as client:
             client.admin.create_topics([NewTopic(name, partitions, 1, _as_text(configs))])
         return name
@@ -238,7 +238,7 @@ class Broker:
             )
             thread.run(node.start(), START_SECONDS)
             if self._http or self._text:
-                self._open_doors(thread, node)
+                self._open_extra_listeners(thread, node)
         except BaseException:
             thread.close()
             executor.close()
@@ -250,9 +250,9 @@ class Broker:
         self._text_port = text_port or None
         self._outage = None
 
-    def _open_doors(self, thread: LoopThread, node: "Node") -> None:
+    def _open_extra_listeners(self, thread: LoopThread, node: "Node") -> None:
         try:
-            thread.run(node.open_doors(), START_SECONDS)
+            thread.run(node.open_extra_listeners(), START_SECONDS)
         except BaseException:
             thread.run(node.stop(), STOP_SECONDS)
             raise
@@ -263,7 +263,7 @@ class Broker:
         self._remove_data = weakref.finalize(self, _remove, path, os.getpid())
         return path
 
-    def _require_answers(self) -> None:
+    def _require_running(self) -> None:
         """Raise at once where a client would try until its time is up."""
         if self._outage is not None:
             way = "resume()" if self._node is not None else "start()"
@@ -273,13 +273,13 @@ class Broker:
     def _stop_node(self) -> None:
         if self._node is None or self._thread is None:
             return
-        self._thread.release()
+        self._thread.resume()
         try:
             self._thread.run(self._node.stop(), STOP_SECONDS)
         finally:
-            self._forget()
+            self._discard_node()
 
-    def _forget(self) -> None:
+    def _discard_node(self) -> None:
         thread, executor, files = self._thread, self._executor, self._files
         self._node = self._thread = self._executor = self._files = None
         if thread is not None:
@@ -301,7 +301,7 @@ def _remove(directory: str, owner: int) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _told(what: str) -> str:
+def _outage_in_test(what: str) -> str:
     """What was done to the broker and, under pytest, in which test."""
     test, _, _ = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")
     return f"{what} in {test}" if test else what

@@ -14,7 +14,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._loop = _new_loop()
-        self._released: threading.Event | None = None
+        self._resumed: threading.Event | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -40,11 +40,11 @@ class LoopThread:
         self._loop.call_soon_threadsafe(step)
         return future.result(timeout_seconds)
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """Stop the loop where it stands until `release`; returns once it stands."""
-        if self._released is not None:
+        if self._resumed is not None:
             return
-        released = self._released = threading.Event()
+        released = self._resumed = threading.Event()
         standing = threading.Event()
 
         def stand() -> None:
@@ -54,15 +54,15 @@ class LoopThread:
         self._loop.call_soon_threadsafe(stand)
         standing.wait()
 
-    def release(self) -> None:
+    def resume(self) -> None:
         """Let a held loop go on."""
-        if self._released is not None:
-            self._released.set()
-            self._released = None
+        if self._resumed is not None:
+            self._resumed.set()
+            self._resumed = None
 
     def close(self) -> None:
         """End the loop with whatever tasks are left on it, and the thread."""
-        self.release()
+        self.resume()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
@@ -75,12 +75,12 @@ class LoopThread:
                 task.cancel()
             if left:
                 loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-            loop.run_until_complete(_let_go())
+            loop.run_until_complete(_finish_accepted())
         finally:
             loop.close()
 
 
-async def _let_go() -> None:
+async def _finish_accepted() -> None:
     """Connections that were just accepted are introduced in the next turn, and refused in the
     one after it; only then may the loop be closed."""
     for _ in range(3):

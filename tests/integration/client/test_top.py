@@ -1,8 +1,8 @@
 """What `headrace top` looks at is told alike by Headrace and by Apache Kafka."""
 
-from headrace.cli.top.looking import look
+from headrace.cli.top.cluster_sample import sample_cluster
 from headrace.cli.top.rates import compare
-from headrace.cli.top.scraping import Scraper
+from headrace.cli.top.scraper import Scraper
 from headrace.client import Client, TopicPartition
 
 
@@ -10,11 +10,11 @@ def test_two_looks_tell_what_came_in_and_how_far_a_group_is(client: Client, topi
     nowhere = Scraper(None, required=False)
     group = f"group-of-{topic}"
     client.admin.alter_offsets(group, {TopicPartition(topic, 0): 0})
-    before = look(client, nowhere)
+    before = sample_cluster(client, nowhere)
     with client.producer() as producer:
         for _ in range(100):
             producer.send(topic, b"x" * 50)
-    now = look(client, nowhere)
+    now = sample_cluster(client, nowhere)
     picture = compare(before, now)
     [row] = [each for each in picture.topics if each.topic == topic]
     assert (row.partitions, row.records) == (1, 100)

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from bench.machine import Machine
-from bench.spark.report import Circumstances, markdown
+from bench.spark.report import RunConditions, markdown
 from bench.spark.rows import OFFICIAL, OFFICIAL_KAFKA, OURS, ROWS, Row, Values, judge
 from bench.spark.sides import Side, in_turn
 from tests.support.brokers import HeadraceProcess
 
 _READ = Row("read", "read", "x", 1.3, against=True)
 _PARITY = Row("parity", "read", "x", 0.95, parity=True)
-_ABOUT = Circumstances(
+_ABOUT = RunConditions(
     Machine("ext4", 0.15, 0.4, "a processor", 2, 24, "3.11"),
     "short form",
     {"pyspark": "4.3.0"},

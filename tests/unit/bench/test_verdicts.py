@@ -9,7 +9,7 @@ import pytest
 from bench.machine import Machine, fdatasync_ms, file_system_of
 from bench.percentiles import percentile
 from bench.readings import HEADRACE, KAFKA, OS, Readings, spread
-from bench.report import Circumstances, markdown
+from bench.report import RunConditions, markdown
 from bench.rows import Row, judge, rows
 from bench.sides import Side, in_turn
 from bench.wire import produce_request, record_batch
@@ -83,7 +83,7 @@ def test_a_row_without_a_bar_is_told_and_not_judged() -> None:
 
 def test_the_report_names_every_row_and_why_kafka_is_missing() -> None:
     verdicts = [judge(row, Readings()) for row in rows(_MACHINE, Readings())]
-    about = Circumstances(_MACHINE, 5, (0, 0, 0), (0, 0, 0), {}, "no Java here", short=False)
+    about = RunConditions(_MACHINE, 5, (0, 0, 0), (0, 0, 0), {}, "no Java here", short=False)
     page = markdown(verdicts, Readings(), about)
     assert "no Java here" in page
     assert all(f"| {row.title} |" in page for row in rows(_MACHINE, Readings()))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.controller.commands import CreateTopics, NewTopic
+from headrace.controller.commands import CreateTopics, TopicToCreate
 from headrace.controller.names import COORDINATOR_TOPICS
 from headrace.core.errors import ErrorCode
 from headrace.protocol.frames import decode_response, encode_request
@@ -39,7 +39,7 @@ async def test_only_kafkas_tools_may_write_there(
     async with running_node(tmp_path) as node:
         controller = node._controller
         assert controller is not None
-        await controller.submit(CreateTopics((NewTopic(topic, 1, 1),)))
+        await controller.submit(CreateTopics((TopicToCreate(topic, 1, 1),)))
         async with RawClient(*node.addresses["PLAINTEXT"]) as client:
             for number in range(4):  # often enough for a short way, if there were one
                 client.send_bytes(encode_request(request, 9, number, client_id))

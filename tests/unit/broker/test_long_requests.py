@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.broker.routes import ROUTES
-from headrace.controller.commands import CreateTopics, NewTopic
+from headrace.controller.commands import CreateTopics, TopicToCreate
 from headrace.node.node import Node
 from headrace.protocol.api_keys import ApiKey
 from headrace.protocol.frames import encode_request
@@ -71,7 +71,9 @@ async def known_things(node: Node, client: RawClient) -> Known:
     controller = node._controller
     assert controller is not None
     names = [f"known-{number}" for number in range(TOPICS)]
-    await controller.submit(CreateTopics(tuple(NewTopic(name, PARTITIONS, 1) for name in names)))
+    await controller.submit(
+        CreateTopics(tuple(TopicToCreate(name, PARTITIONS, 1) for name in names))
+    )
     for number in range(PRODUCERS):
         batch = encode_batch(
             [Record(0, 1_000, None, b"v", ())],

@@ -10,7 +10,7 @@ import pytest
 from headrace.broker import dispatch
 from headrace.broker.long_requests import ITEMS_AT_ONCE, ITEMS_MAX
 from headrace.broker.routes import ROUTES
-from headrace.controller.commands import CreateTopics, NewTopic
+from headrace.controller.commands import CreateTopics, TopicToCreate
 from headrace.core.errors import ErrorCode
 from headrace.node.node import Node
 from headrace.protocol.api_keys import ApiKey, response_class
@@ -139,7 +139,7 @@ async def test_batches_for_many_partitions_are_stored(tmp_path: Path) -> None:
         each.records = batch
     async with running_node(tmp_path, log_flush_policy="os") as node:
         assert node._controller is not None
-        await node._controller.submit(CreateTopics((NewTopic("t", count, 1),)))
+        await node._controller.submit(CreateTopics((TopicToCreate("t", count, 1),)))
         async with RawClient(*address(node)) as client:
             for expected in range(2):
                 answer = await client.call(request, 9)
@@ -190,7 +190,7 @@ async def test_batches_of_many_partitions_are_appended(
     data = bytes(encode_batch([Record(0, 1_000, None, b"value", ())]))
     async with running_node(tmp_path) as node, RawClient(*address(node)) as client:
         assert node._controller is not None
-        await node._controller.submit(CreateTopics((NewTopic("t", 10, 1),)))
+        await node._controller.submit(CreateTopics((TopicToCreate("t", 10, 1),)))
         partitions = [PartitionProduceData(index=number, records=data) for number in range(10)]
         topic = TopicProduceData(name="t", partition_data=partitions)
         request = ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[topic])

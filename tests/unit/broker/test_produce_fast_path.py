@@ -9,7 +9,7 @@ import pytest
 from headrace.broker import dispatch
 from headrace.broker.connection import Connection
 from headrace.broker.produce_fast_path import ProduceFastPath
-from headrace.controller.commands import CreateTopics, DeleteTopics, NewTopic, TopicToDelete
+from headrace.controller.commands import CreateTopics, DeleteTopics, TopicToCreate, TopicToDelete
 from headrace.core.errors import ErrorCode
 from headrace.node.node import Node
 from headrace.protocol.frames import decode_response, encode_request
@@ -45,7 +45,7 @@ def shortened(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 async def new_topic(node: Node, name: str = "t", partitions: int = 2) -> UUID:
     controller = node._controller
     assert controller is not None
-    await controller.submit(CreateTopics((NewTopic(name, partitions, 1),)))
+    await controller.submit(CreateTopics((TopicToCreate(name, partitions, 1),)))
     return controller.image.topics[name].id
 
 

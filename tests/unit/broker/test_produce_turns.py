@@ -8,7 +8,7 @@ import pytest
 
 from headrace.broker import turns
 from headrace.broker.long_requests import ITEMS_AT_ONCE
-from headrace.controller.commands import CreateTopics, DeleteTopics, NewTopic, TopicToDelete
+from headrace.controller.commands import CreateTopics, DeleteTopics, TopicToCreate, TopicToDelete
 from headrace.core.errors import ErrorCode
 from headrace.node.node import Node
 from headrace.protocol.message import Message
@@ -40,7 +40,7 @@ def _request(value: bytes, *, acks: int = -1) -> ProduceRequest:
 
 async def _create(node: Node) -> None:
     assert node._controller is not None
-    await node._controller.submit(CreateTopics((NewTopic("t", PARTITIONS, 1),)))
+    await node._controller.submit(CreateTopics((TopicToCreate("t", PARTITIONS, 1),)))
 
 
 def _errors(response: Message) -> list[int]:

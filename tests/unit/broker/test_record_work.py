@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.broker import record_work
-from headrace.controller.commands import CreateTopics, NewTopic
+from headrace.controller.commands import CreateTopics, TopicToCreate
 from headrace.protocol import compression
 from headrace.protocol.compression import Codec
 from headrace.protocol.messages.produce import (
@@ -58,7 +58,7 @@ async def test_records_above_the_budget_are_unfolded_by_a_worker(
     )
     async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as client:
         assert node._controller is not None
-        await node._controller.submit(CreateTopics((NewTopic("t", 1, 1, (), settings),)))
+        await node._controller.submit(CreateTopics((TopicToCreate("t", 1, 1, (), settings),)))
         for expected in range(REQUESTS):
             answer = await client.call(request, 9)
             assert isinstance(answer, ProduceResponse)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.broker import record_work
-from headrace.controller.commands import CreateTopics, NewTopic
+from headrace.controller.commands import CreateTopics, TopicToCreate
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import Offset
 from headrace.log import timestamps
@@ -60,7 +60,7 @@ async def test_another_client_is_answered_while_records_are_searched_by_time(
         RawClient(*node.addresses["PLAINTEXT"]) as other,
     ):
         assert node._controller is not None
-        await node._controller.submit(CreateTopics((NewTopic("t", 1, 1),)))
+        await node._controller.submit(CreateTopics((TopicToCreate("t", 1, 1),)))
         partition = ListOffsetsPartition(partition_index=0, timestamp=asked)
         topic = ListOffsetsTopic(name="t", partitions=[partition])
         searching.send(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7)
@@ -85,7 +85,7 @@ async def test_a_search_that_hangs_holds_up_neither_long_batches_nor_other_searc
 
     monkeypatch.setattr(PartitionLog, "find_by_timestamp", slow)
     monkeypatch.setattr(record_work, "BYTES_PER_TURN", 0)
-    compacted = NewTopic("compacted", 1, 1, configs=(("cleanup.policy", "compact"),))
+    compacted = TopicToCreate("compacted", 1, 1, configs=(("cleanup.policy", "compact"),))
     records = bytes(batch(3))
     produced = ProduceRequest(
         acks=-1,
@@ -108,7 +108,7 @@ async def test_a_search_that_hangs_holds_up_neither_long_batches_nor_other_searc
         RawClient(*node.addresses["PLAINTEXT"]) as other,
     ):
         assert node._controller is not None
-        await node._controller.submit(CreateTopics((NewTopic("slow", 1, 1), compacted)))
+        await node._controller.submit(CreateTopics((TopicToCreate("slow", 1, 1), compacted)))
         searching.send(searched("slow"), 7)
         answer = await other.call(produced, 9)
         assert isinstance(answer, ProduceResponse)
@@ -144,7 +144,7 @@ def test_no_more_records_of_a_batch_are_made_than_are_looked_at(
 
 async def _fill(node: Node, client: RawClient, times: tuple[list[int], ...]) -> None:
     assert node._controller is not None
-    await node._controller.submit(CreateTopics((NewTopic("t", 1, 1),)))
+    await node._controller.submit(CreateTopics((TopicToCreate("t", 1, 1),)))
     for stamps in times:
         records = [Record(index, stamp, None, b"", ()) for index, stamp in enumerate(stamps)]
         data = PartitionProduceData(index=0, records=bytes(encode_batch(records, codec=Codec.GZIP)))

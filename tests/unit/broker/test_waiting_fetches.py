@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from headrace.controller.commands import CreateTopics, NewTopic
+from headrace.controller.commands import CreateTopics, TopicToCreate
 from headrace.node.node import Node
 from headrace.protocol.messages.fetch import (
     FetchPartition,
@@ -42,7 +42,7 @@ def fetch(*asked: tuple[int, int], min_bytes: int = 1, max_wait_ms: int = 0) -> 
 
 async def create(node: Node) -> None:
     assert node._controller is not None
-    await node._controller.submit(CreateTopics((NewTopic("t", PARTITIONS, 1),)))
+    await node._controller.submit(CreateTopics((TopicToCreate("t", PARTITIONS, 1),)))
 
 
 async def produce(client: RawClient, partition: int) -> None:

@@ -6,7 +6,7 @@ import sys
 import pytest
 import typer
 
-from headrace.cli.bench.measuring import percentile, rates
+from headrace.cli.bench.measurement import percentile, rates
 from headrace.cli.consume import iso_time
 from headrace.cli.main import COMMANDS, FAILED, UNREACHABLE, report
 from headrace.cli.options import parse_pairs

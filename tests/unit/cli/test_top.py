@@ -7,36 +7,45 @@ import typer
 from rich.console import Console
 
 from headrace.cli.output import size
-from headrace.cli.top.rates import GroupLook, Look, Metered, Picture, TopicLook, compare
-from headrace.cli.top.scraping import read, url_for
-from headrace.cli.top.screen import draw, rate
+from headrace.cli.top.rates import (
+    ClusterSample,
+    GroupSample,
+    MetricsSample,
+    TopicSample,
+    TopView,
+    compare,
+)
+from headrace.cli.top.scraper import parse_metrics, url_for
+from headrace.cli.top.screen import rate, render
 
 
-def metered(at: float, topics: dict[str, tuple[int, int, int, int]], requests: int) -> Metered:
+def metered(
+    at: float, topics: dict[str, tuple[int, int, int, int]], requests: int
+) -> MetricsSample:
     names = ("messages_in", "bytes_in", "messages_out", "bytes_out")
     totals = {name: dict(zip(names, values, strict=True)) for name, values in topics.items()}
-    return Metered(at, totals, requests, 0, 3)
+    return MetricsSample(at, totals, requests, 0, 3)
 
 
-BEFORE = Look(
+BEFORE = ClusterSample(
     at=10.0,
     time="then",
     cluster_id="c",
     brokers=1,
-    topics={"orders": TopicLook(2, 100, 500, 10_000), "quiet": TopicLook(1, 7, 7, 70)},
-    groups={"g": GroupLook("Stable", 50)},
-    metered=None,
+    topics={"orders": TopicSample(2, 100, 500, 10_000), "quiet": TopicSample(1, 7, 7, 70)},
+    groups={"g": GroupSample("Stable", 50)},
+    metrics=None,
 )
 NOW = replace(
     BEFORE,
     at=12.0,
     time="now",
     topics={
-        "quiet": TopicLook(1, 7, 7, 70),
-        "orders": TopicLook(2, 300, 700, 30_000),
-        "new": TopicLook(1, 10, 10, 1_000),
+        "quiet": TopicSample(1, 7, 7, 70),
+        "orders": TopicSample(2, 300, 700, 30_000),
+        "new": TopicSample(1, 10, 10, 1_000),
     },
-    groups={"g": GroupLook("Stable", 30), "fresh": GroupLook("Empty", None)},
+    groups={"g": GroupSample("Stable", 30), "fresh": GroupSample("Empty", None)},
 )
 
 
@@ -57,8 +66,8 @@ def test_rates_come_from_the_ends_of_logs_alone() -> None:
 
 
 def test_metrics_add_what_goes_out_by_their_own_clock() -> None:
-    before = replace(BEFORE, metered=metered(10.5, {"orders": (0, 0, 0, 0)}, 100))
-    now = replace(NOW, metered=metered(14.5, {"orders": (9, 400, 40, 4_000)}, 500))
+    before = replace(BEFORE, metrics=metered(10.5, {"orders": (0, 0, 0, 0)}, 100))
+    now = replace(NOW, metrics=metered(14.5, {"orders": (9, 400, 40, 4_000)}, 500))
     picture = compare(before, now)
     orders = picture.topics[0]
     assert (orders.messages_in, orders.bytes_in) == (100, 100)
@@ -88,7 +97,7 @@ other_metric 1
 
 
 def test_the_figures_of_interest_are_read_from_metrics() -> None:
-    found = read(TEXT, "c", 1.0)
+    found = parse_metrics(TEXT, "c", 1.0)
     assert found is not None
     assert (found.requests, found.errors, found.connections) == (12, 2, 4)
     assert found.topics == {
@@ -97,8 +106,8 @@ def test_the_figures_of_interest_are_read_from_metrics() -> None:
 
 
 def test_metrics_of_somebody_else_do_not_count() -> None:
-    assert read(TEXT, "another", 1.0) is None
-    assert read("<html>no metrics</html>", "c", 1.0) is None
+    assert parse_metrics(TEXT, "another", 1.0) is None
+    assert parse_metrics("<html>no metrics</html>", "c", 1.0) is None
 
 
 @pytest.mark.parametrize(
@@ -120,10 +129,10 @@ def test_an_address_that_is_none_is_wrong_usage() -> None:
         url_for("host:80", "h:9092")
 
 
-def shown(picture: Picture, rows: int) -> str:
+def shown(picture: TopView, rows: int) -> str:
     console = Console(width=120, no_color=True)
     with console.capture() as captured:
-        console.print(draw(picture, rows))
+        console.print(render(picture, rows))
     return captured.get()
 
 
@@ -139,7 +148,7 @@ def test_the_screen_shows_the_busiest_and_says_how_many_more() -> None:
 
 
 def test_names_are_no_markup() -> None:
-    picture = compare(BEFORE, replace(NOW, topics={"[red]x": TopicLook(1, 1, 1, 1)}))
+    picture = compare(BEFORE, replace(NOW, topics={"[red]x": TopicSample(1, 1, 1, 1)}))
     assert "[red]x" in shown(picture, 5)
 
 

@@ -8,9 +8,9 @@ from headrace.controller.commands import (
     AllocateProducerIds,
     BumpLeaderEpochs,
     CreateTopics,
-    NewTopic,
     ProducerIdBlock,
     RegisterBroker,
+    TopicToCreate,
     UnfenceBroker,
 )
 from headrace.controller.image import Image
@@ -82,7 +82,7 @@ def test_an_unknown_or_outdated_broker_is_refused(
 
 def test_the_leader_epoch_grows_in_every_partition_the_broker_leads() -> None:
     image, _ = run(
-        cluster(0, 1), CreateTopics((NewTopic("t", assignments=((0, (0,)), (1, (1,)))),))
+        cluster(0, 1), CreateTopics((TopicToCreate("t", assignments=((0, (0,)), (1, (1,)))),))
     )
     image, count = run(image, BumpLeaderEpochs(NODE))
     assert count == 1

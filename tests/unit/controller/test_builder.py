@@ -5,9 +5,9 @@ from uuid import UUID
 import pytest
 
 from headrace.controller.builder import ImageBuilder
-from headrace.controller.commands import CreateTopics, NewTopic
+from headrace.controller.commands import CreateTopics, TopicToCreate
 from headrace.controller.delta import delta_of
-from headrace.controller.image import ConfigResource, Delta, Image, ResourceType
+from headrace.controller.image import ConfigResource, ConfigResourceType, Delta, Image
 from headrace.controller.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -26,20 +26,23 @@ from tests.support.metadata import cluster, machine
 MACHINE = machine()
 
 
-def image_with(*topics: NewTopic) -> Image:
+def image_with(*topics: TopicToCreate) -> Image:
     image = cluster(0, 1)
     return MACHINE.apply(image, MACHINE.decide(image, CreateTopics(topics)).records)
 
 
 def test_an_old_image_does_not_see_what_comes_after_it() -> None:
-    old = image_with(NewTopic("t", 2, 1, configs=(("flush.ms", "1"),)))
+    old = image_with(TopicToCreate("t", 2, 1, configs=(("flush.ms", "1"),)))
     topic = old.topics["t"]
     MACHINE.apply(
         old,
         [
             PartitionChangeRecord(partition_id=1, topic_id=topic.id, leader=1, isr=[1]),
             ConfigRecord(
-                resource_type=ResourceType.TOPIC, resource_name="t", name="flush.ms", value="2"
+                resource_type=ConfigResourceType.TOPIC,
+                resource_name="t",
+                name="flush.ms",
+                value="2",
             ),
             BrokerRegistrationChangeRecord(broker_id=0, broker_epoch=0, fenced=1),
             TopicRecord(name="u", topic_id=UUID(int=5)),
@@ -52,7 +55,9 @@ def test_an_old_image_does_not_see_what_comes_after_it() -> None:
 
 
 def test_what_did_not_change_is_shared() -> None:
-    old = image_with(NewTopic("t", 2, 1, configs=(("flush.ms", "1"),)), NewTopic("u", 2, 1))
+    old = image_with(
+        TopicToCreate("t", 2, 1, configs=(("flush.ms", "1"),)), TopicToCreate("u", 2, 1)
+    )
     change = PartitionChangeRecord(partition_id=1, topic_id=old.topics["t"].id, leader=1)
     new = MACHINE.apply(old, [change])
     assert new.configs is old.configs
@@ -62,13 +67,13 @@ def test_what_did_not_change_is_shared() -> None:
 
 
 def test_equal_replica_lists_are_one_object() -> None:
-    partitions = image_with(NewTopic("t", 50, 1)).topics["t"].partitions
+    partitions = image_with(TopicToCreate("t", 50, 1)).topics["t"].partitions
     assert len({id(partition.replicas) for partition in partitions}) <= 2
     assert len({id(partition.directories) for partition in partitions}) == 1
 
 
 def test_a_partition_change_touches_only_what_it_names() -> None:
-    image = image_with(NewTopic("t", assignments=((0, (0, 1)),)))
+    image = image_with(TopicToCreate("t", assignments=((0, (0, 1)),)))
     id = image.topics["t"].id
     image = MACHINE.apply(image, [PartitionChangeRecord(partition_id=0, topic_id=id, isr=[0])])
     changed = image.topics["t"].partitions[0]
@@ -91,7 +96,9 @@ def test_a_record_of_an_unknown_kind_is_refused_not_skipped() -> None:
 
 
 def test_the_delta_names_what_was_created_changed_and_deleted() -> None:
-    old = image_with(NewTopic("changed", 1, 1), NewTopic("gone", 1, 1), NewTopic("same", 1, 1))
+    old = image_with(
+        TopicToCreate("changed", 1, 1), TopicToCreate("gone", 1, 1), TopicToCreate("same", 1, 1)
+    )
     records: list[MetadataRecord] = [
         PartitionChangeRecord(partition_id=0, topic_id=old.topics["changed"].id, leader=1),
         RemoveTopicRecord(topic_id=old.topics["gone"].id),
@@ -105,16 +112,16 @@ def test_the_delta_names_what_was_created_changed_and_deleted() -> None:
 
 
 def test_the_delta_names_configs_that_went_with_their_topic() -> None:
-    old = image_with(NewTopic("t", 1, 1, configs=(("flush.ms", "1"),)))
+    old = image_with(TopicToCreate("t", 1, 1, configs=(("flush.ms", "1"),)))
     records = [RemoveTopicRecord(topic_id=old.topics["t"].id)]
     delta = delta_of(records, old, MACHINE.apply(old, records))
-    assert delta.configs == {ConfigResource(ResourceType.TOPIC, "t")}
+    assert delta.configs == {ConfigResource(ConfigResourceType.TOPIC, "t")}
 
 
 def test_one_change_among_ten_thousand_partitions_is_cheap() -> None:
     image = cluster(0)
     for start in range(0, 10_000, 1_000):
-        topics = tuple(NewTopic(f"t{n}", 2, 1) for n in range(start, start + 1_000, 2))
+        topics = tuple(TopicToCreate(f"t{n}", 2, 1) for n in range(start, start + 1_000, 2))
         image = MACHINE.apply(image, MACHINE.decide(image, CreateTopics(topics)).records)
     assert sum(1 for _ in image.partitions()) == 10_000
     change = PartitionChangeRecord(partition_id=1, topic_id=image.topics["t0"].id, leader=0)

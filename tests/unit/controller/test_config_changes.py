@@ -3,35 +3,35 @@
 import pytest
 
 from headrace.controller.commands import (
+    AlterConfigOp,
     AlterConfigs,
     ConfigAlteration,
-    ConfigOperation,
     ConfigsToAlter,
     ConfigsToReplace,
     CreateTopics,
     IncrementalAlterConfigs,
-    NewTopic,
+    TopicToCreate,
 )
-from headrace.controller.config_changes import Operation
-from headrace.controller.image import Image, ResourceType
+from headrace.controller.config_changes import AlterConfigOpType
+from headrace.controller.image import ConfigResourceType, Image
 from headrace.core.errors import ErrorCode
 from tests.support.metadata import cluster, machine
 
 MACHINE = machine()
-TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
-SET, DELETE, APPEND, SUBTRACT = Operation
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
+SET, DELETE, APPEND, SUBTRACT = AlterConfigOpType
 
 
 def topic(name: str = "t", **configs: str) -> Image:
     image = cluster(0)
     given = tuple((key.replace("_", "."), value) for key, value in configs.items())
-    decision = MACHINE.decide(image, CreateTopics((NewTopic(name, 1, 1, configs=given),)))
+    decision = MACHINE.decide(image, CreateTopics((TopicToCreate(name, 1, 1, configs=given),)))
     assert decision.reply[0].error is ErrorCode.NONE
     return MACHINE.apply(image, decision.records)
 
 
 def alter(
-    image: Image, *operations: ConfigOperation, type: int = TOPIC, name: str = "t"
+    image: Image, *operations: AlterConfigOp, type: int = TOPIC, name: str = "t"
 ) -> tuple[Image, ConfigAlteration]:
     command = IncrementalAlterConfigs((ConfigsToAlter(type, name, operations),))
     decision = MACHINE.decide(image, command)
@@ -50,9 +50,9 @@ def test_only_the_keys_named_change() -> None:
     image = topic(retention_ms="1", segment_ms="2")
     image, answer = alter(
         image,
-        ConfigOperation("retention.ms", SET, "5"),
-        ConfigOperation("segment.ms", DELETE),
-        ConfigOperation("flush.ms", SET, "9"),
+        AlterConfigOp("retention.ms", SET, "5"),
+        AlterConfigOp("segment.ms", DELETE),
+        AlterConfigOp("flush.ms", SET, "9"),
     )
     assert answer == ConfigAlteration(TOPIC, "t")
     assert image.topic_configs("t") == {"retention.ms": "5", "flush.ms": "9"}
@@ -67,33 +67,31 @@ def test_replacing_drops_the_keys_that_are_left_out() -> None:
 
 
 def test_a_list_grows_and_shrinks_by_items_from_its_default() -> None:
-    image, _ = alter(topic(), ConfigOperation("cleanup.policy", APPEND, "compact"))
+    image, _ = alter(topic(), AlterConfigOp("cleanup.policy", APPEND, "compact"))
     assert image.topic_configs("t") == {"cleanup.policy": "delete,compact"}
-    unchanged, _ = alter(image, ConfigOperation("cleanup.policy", APPEND, "compact"))
+    unchanged, _ = alter(image, AlterConfigOp("cleanup.policy", APPEND, "compact"))
     assert unchanged.topic_configs("t") == image.topic_configs("t")
-    image, _ = alter(image, ConfigOperation("cleanup.policy", SUBTRACT, "delete"))
+    image, _ = alter(image, AlterConfigOp("cleanup.policy", SUBTRACT, "delete"))
     assert image.topic_configs("t") == {"cleanup.policy": "compact"}
 
 
 def test_what_is_set_already_writes_no_record() -> None:
     image = topic(retention_ms="1")
-    operations = (ConfigOperation("retention.ms", SET, "1"), ConfigOperation("flush.ms", DELETE))
+    operations = (AlterConfigOp("retention.ms", SET, "1"), AlterConfigOp("flush.ms", DELETE))
     command = IncrementalAlterConfigs((ConfigsToAlter(TOPIC, "t", operations),))
     assert not MACHINE.decide(image, command).records
 
 
 def test_validating_a_change_writes_no_record() -> None:
-    change = ConfigsToAlter(TOPIC, "t", (ConfigOperation("retention.ms", SET, "1"),))
+    change = ConfigsToAlter(TOPIC, "t", (AlterConfigOp("retention.ms", SET, "1"),))
     decision = MACHINE.decide(topic(), IncrementalAlterConfigs((change,), validate_only=True))
     assert decision.reply == (ConfigAlteration(TOPIC, "t"),)
     assert not decision.records
 
 
 def test_brokers_have_configs_of_their_own_and_for_all() -> None:
-    image, _ = alter(
-        cluster(0), ConfigOperation("log.retention.ms", SET, "1"), type=BROKER, name="0"
-    )
-    image, _ = alter(image, ConfigOperation("log.retention.ms", SET, "2"), type=BROKER, name="")
+    image, _ = alter(cluster(0), AlterConfigOp("log.retention.ms", SET, "1"), type=BROKER, name="0")
+    image, _ = alter(image, AlterConfigOp("log.retention.ms", SET, "2"), type=BROKER, name="")
     assert image.broker_configs(0) == {"log.retention.ms": "1"}
     assert image.broker_configs(None) == {"log.retention.ms": "2"}
 
@@ -102,23 +100,23 @@ def test_brokers_have_configs_of_their_own_and_for_all() -> None:
 def test_brokers_take_no_configs_that_contradict_each_other(name: str) -> None:
     """With these defaults no compacted topic could be created, that of groups neither."""
     low, high = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
-    image, _ = alter(cluster(0), ConfigOperation(low, SET, "11"), type=BROKER, name="")
-    image, answer = alter(image, ConfigOperation(high, SET, "10"), type=BROKER, name=name)
+    image, _ = alter(cluster(0), AlterConfigOp(low, SET, "11"), type=BROKER, name="")
+    image, answer = alter(image, AlterConfigOp(high, SET, "10"), type=BROKER, name=name)
     assert answer.error is ErrorCode.INVALID_CONFIG
     assert answer.message == f"{low} (11) must not be greater than {high} (10)"
-    image, answer = alter(image, ConfigOperation(high, SET, "11"), type=BROKER, name=name)
+    image, answer = alter(image, AlterConfigOp(high, SET, "11"), type=BROKER, name=name)
     assert answer.error is ErrorCode.NONE
 
 
 def test_a_topic_is_checked_against_the_broker_configs_in_force() -> None:
     image, answer = alter(
         topic(),
-        ConfigOperation("log.cleaner.max.compaction.lag.ms", SET, "5"),
+        AlterConfigOp("log.cleaner.max.compaction.lag.ms", SET, "5"),
         type=BROKER,
         name="",
     )
     assert answer.error is ErrorCode.NONE
-    _, answer = alter(image, ConfigOperation("min.compaction.lag.ms", SET, "10"))
+    _, answer = alter(image, AlterConfigOp("min.compaction.lag.ms", SET, "10"))
     assert answer.error is ErrorCode.INVALID_CONFIG
     assert answer.message == (
         "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)"
@@ -136,51 +134,47 @@ BAD_NAME = (
     ("change", "error", "message"),
     [
         (
-            ConfigsToAlter(
-                TOPIC, "t", (ConfigOperation("a", SET, "1"), ConfigOperation("a", DELETE))
-            ),
+            ConfigsToAlter(TOPIC, "t", (AlterConfigOp("a", SET, "1"), AlterConfigOp("a", DELETE))),
             ErrorCode.INVALID_REQUEST,
             "Error due to duplicate config keys",
         ),
         (
-            ConfigsToAlter(
-                TOPIC, "t", (ConfigOperation("a", SET), ConfigOperation("b", APPEND, None))
-            ),
+            ConfigsToAlter(TOPIC, "t", (AlterConfigOp("a", SET), AlterConfigOp("b", APPEND, None))),
             ErrorCode.INVALID_REQUEST,
             "Null value not supported for : a, b",
         ),
         (
-            ConfigsToAlter(TOPIC, "t", (ConfigOperation("retention.ms", APPEND, "1"),)),
+            ConfigsToAlter(TOPIC, "t", (AlterConfigOp("retention.ms", APPEND, "1"),)),
             ErrorCode.INVALID_CONFIG,
             NO_LIST,
         ),
         (
-            ConfigsToAlter(TOPIC, "t", (ConfigOperation("foo", SET, "1"),)),
+            ConfigsToAlter(TOPIC, "t", (AlterConfigOp("foo", SET, "1"),)),
             ErrorCode.INVALID_CONFIG,
             "Unknown topic config name: foo",
         ),
         (
-            ConfigsToAlter(TOPIC, "t", (ConfigOperation("retention.ms", SET, ""),)),
+            ConfigsToAlter(TOPIC, "t", (AlterConfigOp("retention.ms", SET, ""),)),
             ErrorCode.INVALID_CONFIG,
             "Invalid value  for configuration retention.ms: Not a number of type LONG",
         ),
         (
-            ConfigsToAlter(TOPIC, "nope", (ConfigOperation("retention.ms", SET, "1"),)),
+            ConfigsToAlter(TOPIC, "nope", (AlterConfigOp("retention.ms", SET, "1"),)),
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "The topic 'nope' does not exist.",
         ),
         (
-            ConfigsToAlter(TOPIC, "nope", (ConfigOperation("foo", SET, "1"),)),
+            ConfigsToAlter(TOPIC, "nope", (AlterConfigOp("foo", SET, "1"),)),
             ErrorCode.INVALID_CONFIG,
             "Unknown topic config name: foo",
         ),
         (
-            ConfigsToAlter(TOPIC, "", (ConfigOperation("retention.ms", SET, "1"),)),
+            ConfigsToAlter(TOPIC, "", (AlterConfigOp("retention.ms", SET, "1"),)),
             ErrorCode.INVALID_REQUEST,
             "Default topic resources are not allowed.",
         ),
         (
-            ConfigsToAlter(TOPIC, "a b", (ConfigOperation("retention.ms", SET, "1"),)),
+            ConfigsToAlter(TOPIC, "a b", (AlterConfigOp("retention.ms", SET, "1"),)),
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             BAD_NAME,
         ),
@@ -190,37 +184,37 @@ BAD_NAME = (
             "Unknown resource type 77",
         ),
         (
-            ConfigsToAlter(BROKER, "x", (ConfigOperation("log.retention.ms", SET, "1"),)),
+            ConfigsToAlter(BROKER, "x", (AlterConfigOp("log.retention.ms", SET, "1"),)),
             ErrorCode.INVALID_REQUEST,
             "Node id must be an integer, but it is: x",
         ),
         (
-            ConfigsToAlter(BROKER, "2", (ConfigOperation("log.retention.ms", SET, "1"),)),
+            ConfigsToAlter(BROKER, "2", (AlterConfigOp("log.retention.ms", SET, "1"),)),
             ErrorCode.INVALID_REQUEST,
             "Unexpected broker id, expected 0, but received 2",
         ),
         (
-            ConfigsToAlter(BROKER, "0", (ConfigOperation("node.id", SET, "1"),)),
+            ConfigsToAlter(BROKER, "0", (AlterConfigOp("node.id", SET, "1"),)),
             ErrorCode.INVALID_REQUEST,
             "Cannot update these configs dynamically: [node.id]",
         ),
         (
-            ConfigsToAlter(BROKER, "", (ConfigOperation("log.retention.ms", SET, "x"),)),
+            ConfigsToAlter(BROKER, "", (AlterConfigOp("log.retention.ms", SET, "x"),)),
             ErrorCode.INVALID_REQUEST,
             "Invalid value x for configuration log.retention.ms: Not a number of type LONG",
         ),
         (
-            ConfigsToAlter(BROKER, "0", (ConfigOperation("log.retention.ms", APPEND, "x"),)),
+            ConfigsToAlter(BROKER, "0", (AlterConfigOp("log.retention.ms", APPEND, "x"),)),
             ErrorCode.INVALID_CONFIG,
             "Config value append is not allowed for config key: log.retention.ms",
         ),
         (
-            ConfigsToAlter(BROKER, "0", (ConfigOperation("foo.bar", SUBTRACT, "x"),)),
+            ConfigsToAlter(BROKER, "0", (AlterConfigOp("foo.bar", SUBTRACT, "x"),)),
             ErrorCode.INVALID_CONFIG,
             "Unknown config name: foo.bar",
         ),
         (
-            ConfigsToAlter(BROKER, "0", (ConfigOperation("log.retention.ms", 9, "1"),)),
+            ConfigsToAlter(BROKER, "0", (AlterConfigOp("log.retention.ms", 9, "1"),)),
             ErrorCode.INVALID_REQUEST,
             "Unknown operations type 9",
         ),
@@ -254,7 +248,7 @@ def test_a_bad_change_is_refused_in_the_words_of_kafka(
             "The topic 'nope' does not exist.",
         ),
         (
-            ConfigsToReplace(ResourceType.BROKER_LOGGER, "0", ()),
+            ConfigsToReplace(ConfigResourceType.BROKER_LOGGER, "0", ()),
             ErrorCode.INVALID_REQUEST,
             "Unknown resource type 8",
         ),
@@ -287,6 +281,6 @@ def test_a_resource_named_twice_is_refused_twice_and_its_neighbour_is_not() -> N
 
 
 def test_deleting_a_key_that_no_topic_knows_is_no_error() -> None:
-    image, answer = alter(topic(), ConfigOperation("foo", DELETE))
+    image, answer = alter(topic(), AlterConfigOp("foo", DELETE))
     assert answer.error is ErrorCode.NONE
     assert not image.configs

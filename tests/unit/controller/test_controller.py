@@ -13,8 +13,8 @@ from headrace.controller.commands import (
     BumpLeaderEpochs,
     CreateTopics,
     DeleteTopics,
-    NewTopic,
     ProducerIdBlock,
+    TopicToCreate,
     TopicToDelete,
     UnfenceBroker,
 )
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def create(*names: str, partitions: int = 1) -> CreateTopics:
-    return CreateTopics(tuple(NewTopic(name, partitions, 1) for name in names))
+    return CreateTopics(tuple(TopicToCreate(name, partitions, 1) for name in names))
 
 
 class HeldExecutor:
@@ -99,7 +99,7 @@ async def test_a_command_that_changes_nothing_touches_neither_log_nor_disk() -> 
     node = await MetadataNode(SimulatedFileSystem()).join()
     calls, operations, image = node.executor.calls, len(node.disk.operations), node.image
     await node.controller.submit(UnfenceBroker(NODE))
-    await node.controller.submit(CreateTopics((NewTopic("t", 1, 1),), validate_only=True))
+    await node.controller.submit(CreateTopics((TopicToCreate("t", 1, 1),), validate_only=True))
     await node.controller.submit(create(".."))
     assert node.executor.calls == calls
     assert len(node.disk.operations) == operations
@@ -131,7 +131,7 @@ async def test_subscribers_hear_of_a_change_before_the_reply_leaves() -> None:
         assert delta == Delta(topics=frozenset({"t"}))
         heard.append("change")
 
-    node.controller.subscribe(listener)
+    node.controller.add_publisher(listener)
     await node.controller.submit(create("t"))
     heard.append("reply")
     await node.controller.submit(UnfenceBroker(NODE))
@@ -148,8 +148,8 @@ async def test_a_failing_subscriber_does_not_keep_the_others_from_hearing(
     def broken(*_: object) -> None:
         raise RuntimeError("broken listener")
 
-    node.controller.subscribe(broken)
-    node.controller.subscribe(lambda _old, _new, delta: heard.append(delta))
+    node.controller.add_publisher(broken)
+    node.controller.add_publisher(lambda _old, _new, delta: heard.append(delta))
     await node.controller.submit(create("t"))
     assert len(heard) == 1
     assert "broken listener" in caplog.text

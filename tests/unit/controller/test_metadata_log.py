@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from headrace.controller.commands import CreateTopics, DeleteTopics, NewTopic, TopicToDelete
+from headrace.controller.commands import CreateTopics, DeleteTopics, TopicToCreate, TopicToDelete
 from headrace.controller.image import Image
 from headrace.controller.snapshots import SnapshotId, list_snapshots, load_newest
 from headrace.core.errors import StartupRefused, StorageError
@@ -18,7 +18,7 @@ from tests.support.metadata import METADATA, MetadataNode
 
 
 def create(name: str, partitions: int = 1) -> CreateTopics:
-    return CreateTopics((NewTopic(name, partitions, 1),))
+    return CreateTopics((TopicToCreate(name, partitions, 1),))
 
 
 async def stopped(
@@ -239,13 +239,13 @@ async def test_a_log_that_could_not_be_emptied_behind_a_snapshot_is_emptied_late
     for number in range(20):
         if number == 3:
             disk.faults.rules = [rule]
-        topic = NewTopic(f"t{number}", 1, 1)
+        topic = TopicToCreate(f"t{number}", 1, 1)
         with suppress(StorageError):
             await node.controller.submit(CreateTopics((topic,)))
         with suppress(StorageError):
             await node.controller.submit(DeleteTopics((TopicToDelete(topic.name),)))
     assert rule.times == 0
-    await node.controller.submit(CreateTopics((NewTopic("last", 1, 1),)))
+    await node.controller.submit(CreateTopics((TopicToCreate("last", 1, 1),)))
     image = node.controller.image
     assert "last" in image.topics
     again = await MetadataNode(disk.after_kill(), snapshot_records_min=4).join()

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from headrace.controller.commands import CreateTopics, DeleteTopics, NewTopic, TopicToDelete
+from headrace.controller.commands import CreateTopics, DeleteTopics, TopicToCreate, TopicToDelete
 from headrace.controller.image import Image
 from headrace.core.errors import HeadraceError
 from tests.simulation.disk import Operation, SimulatedFileSystem
@@ -42,11 +42,11 @@ class Run:
         disk = self._watched(SimulatedFileSystem())
         for life, names in enumerate(("abcde", "fghij", "kl")):
             node = MetadataNode(disk, seed=life, snapshot_records_min=SNAPSHOT_RECORDS_MIN)
-            node.controller.subscribe(lambda _old, new, _delta: self._remember(new))
+            node.controller.add_publisher(lambda _old, new, _delta: self._remember(new))
             await node.join()
             self._answer(node.image)
             for name in names:
-                await node.controller.submit(CreateTopics((NewTopic(name, 2, 1),)))
+                await node.controller.submit(CreateTopics((TopicToCreate(name, 2, 1),)))
                 self._answer(node.image)
             await node.controller.submit(DeleteTopics((TopicToDelete(names[0]),)))
             self._answer(node.image)

@@ -9,10 +9,10 @@ from headrace.controller.commands import (
     CreateTopics,
     DeleteTopics,
     NewPartitions,
-    NewTopic,
     PartitionsCreation,
     TopicCreation,
     TopicDeletion,
+    TopicToCreate,
     TopicToDelete,
 )
 from headrace.controller.image import Image
@@ -24,18 +24,18 @@ from tests.support.metadata import DIRECTORY, cluster, machine
 MACHINE = machine(BrokerConfig.from_static({"num.partitions": "3"}))
 
 
-def create(image: Image, *topics: NewTopic) -> tuple[Image, tuple[TopicCreation, ...]]:
+def create(image: Image, *topics: TopicToCreate) -> tuple[Image, tuple[TopicCreation, ...]]:
     decision = MACHINE.decide(image, CreateTopics(topics))
     return MACHINE.apply(image, decision.records), decision.reply
 
 
 def with_topics(image: Image, *names: str, partitions: int = 1) -> Image:
-    image, answers = create(image, *(NewTopic(name, partitions, 1) for name in names))
+    image, answers = create(image, *(TopicToCreate(name, partitions, 1) for name in names))
     assert all(answer.error is ErrorCode.NONE for answer in answers)
     return image
 
 
-def refusal(image: Image, topic: NewTopic) -> tuple[ErrorCode, str | None]:
+def refusal(image: Image, topic: TopicToCreate) -> tuple[ErrorCode, str | None]:
     after, (answer,) = create(image, topic)
     assert after == image, "a refused topic changed something"
     assert answer.name == topic.name
@@ -43,7 +43,7 @@ def refusal(image: Image, topic: NewTopic) -> tuple[ErrorCode, str | None]:
 
 
 def test_a_new_topic_has_its_partitions_led_and_in_sync() -> None:
-    image, (answer,) = create(cluster(0), NewTopic("t", 2, 1))
+    image, (answer,) = create(cluster(0), TopicToCreate("t", 2, 1))
     topic = image.topics["t"]
     assert topic is image.topics_by_id[topic.id]
     assert answer == TopicCreation("t", ErrorCode.NONE, None, topic.id, 2, 1)
@@ -54,13 +54,13 @@ def test_a_new_topic_has_its_partitions_led_and_in_sync() -> None:
 
 
 def test_minus_one_takes_the_configured_defaults() -> None:
-    _, (answer,) = create(cluster(0), NewTopic("t"))
+    _, (answer,) = create(cluster(0), TopicToCreate("t"))
     assert (answer.num_partitions, answer.replication_factor) == (3, 1)
 
 
 def test_an_explicit_assignment_is_taken_as_it_is() -> None:
     image, (answer,) = create(
-        cluster(0, 1, 2), NewTopic("t", assignments=((1, (2, 0)), (0, (1, 2))))
+        cluster(0, 1, 2), TopicToCreate("t", assignments=((1, (2, 0)), (0, (1, 2))))
     )
     assert (answer.num_partitions, answer.replication_factor) == (2, 2)
     assert [p.replicas for p in image.topics["t"].partitions] == [(1, 2), (2, 0)]
@@ -68,14 +68,14 @@ def test_an_explicit_assignment_is_taken_as_it_is() -> None:
 
 
 def test_leaders_go_round_the_brokers() -> None:
-    image, _ = create(cluster(0, 1, 2), NewTopic("t", 6, 2))
+    image, _ = create(cluster(0, 1, 2), TopicToCreate("t", 6, 2))
     leaders = [p.leader for p in image.topics["t"].partitions]
     assert sorted(leaders) == [0, 0, 1, 1, 2, 2]
     assert all(len(set(p.replicas)) == 2 for p in image.topics["t"].partitions)
 
 
 def test_a_fenced_broker_neither_leads_nor_counts_as_in_sync() -> None:
-    image, _ = create(cluster(0, 1, fenced=(1,)), NewTopic("t", 4, 2))
+    image, _ = create(cluster(0, 1, fenced=(1,)), TopicToCreate("t", 4, 2))
     assert {p.leader for p in image.topics["t"].partitions} == {0}
     assert {p.isr for p in image.topics["t"].partitions} == {(0,)}
 
@@ -89,13 +89,13 @@ def test_every_topic_gets_an_id_of_its_own_and_a_recreated_one_a_new_id() -> Non
 
 
 def test_configs_are_stored_and_a_key_given_twice_counts_once() -> None:
-    topic = NewTopic("t", 1, 1, configs=(("retention.ms", "1"), ("retention.ms", "2")))
+    topic = TopicToCreate("t", 1, 1, configs=(("retention.ms", "1"), ("retention.ms", "2")))
     image, _ = create(cluster(0), topic)
     assert image.topic_configs("t") == {"retention.ms": "2"}
 
 
 def test_validate_only_answers_in_full_and_changes_nothing() -> None:
-    command = CreateTopics((NewTopic("t", 2, 1),), validate_only=True)
+    command = CreateTopics((TopicToCreate("t", 2, 1),), validate_only=True)
     decision = MACHINE.decide(cluster(0), command)
     assert decision.reply[0].num_partitions == 2
     assert decision.reply[0].topic_id != NO_TOPIC_ID
@@ -115,7 +115,7 @@ def test_validate_only_answers_in_full_and_changes_nothing() -> None:
     ],
 )
 def test_an_illegal_name_is_refused(name: str, reason: str) -> None:
-    error, message = refusal(cluster(0), NewTopic(name))
+    error, message = refusal(cluster(0), TopicToCreate(name))
     assert error is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert message is not None
     assert message.startswith(f"Topic name is invalid: {reason}")
@@ -127,12 +127,12 @@ def test_the_longest_legal_name_is_fine() -> None:
 
 def test_an_existing_topic_is_not_created_again() -> None:
     expected = (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' already exists.")
-    assert refusal(with_topics(cluster(0), "a.b"), NewTopic("a.b")) == expected
+    assert refusal(with_topics(cluster(0), "a.b"), TopicToCreate("a.b")) == expected
 
 
 def test_names_that_differ_only_in_dots_and_underscores_collide() -> None:
     image = with_topics(cluster(0), "a_b.c")
-    assert refusal(image, NewTopic("a.b_c")) == (
+    assert refusal(image, TopicToCreate("a.b_c")) == (
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         "Topic 'a.b_c' collides with existing topic: a_b.c",
     )
@@ -147,100 +147,100 @@ def test_a_collision_is_remembered_while_one_of_two_remains() -> None:
     image = MACHINE.apply(
         image, MACHINE.decide(image, DeleteTopics((TopicToDelete("a.b"),))).records
     )
-    assert refusal(image, NewTopic("a.b"))[0] is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert refusal(image, TopicToCreate("a.b"))[0] is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @pytest.mark.parametrize(
     ("topic", "error", "message"),
     [
         (
-            NewTopic("t", 1, 2),
+            TopicToCreate("t", 1, 2),
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Unable to replicate the partition 2 time(s): The target replication factor of 2 "
             "cannot be reached because only 1 broker(s) are registered or some brokers have all "
             "their log directories cordoned.",
         ),
         (
-            NewTopic("t", 0, 0),
+            TopicToCreate("t", 0, 0),
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         ),
         (
-            NewTopic("t", -2, 1),
+            TopicToCreate("t", -2, 1),
             ErrorCode.INVALID_PARTITIONS,
             "Number of partitions was set to an invalid non-positive value.",
         ),
         (
-            NewTopic("t", assignments=((0, (0,)), (0, (0,)))),
+            TopicToCreate("t", assignments=((0, (0,)), (0, (0,)))),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Found multiple manual partition assignments for partition 0",
         ),
         (
-            NewTopic("t", assignments=((0, (0,)), (2, (0,)))),
+            TopicToCreate("t", assignments=((0, (0,)), (2, (0,)))),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "partitions should be a consecutive 0-based integer sequence",
         ),
         (
-            NewTopic("t", assignments=((0, ()),)),
+            TopicToCreate("t", assignments=((0, ()),)),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "The manual partition assignment includes an empty replica list.",
         ),
         (
-            NewTopic("t", assignments=((0, (5,)),)),
+            TopicToCreate("t", assignments=((0, (5,)),)),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "The manual partition assignment includes broker 5, but no such broker is registered.",
         ),
         (
-            NewTopic("t", assignments=((0, (0, 0)),)),
+            TopicToCreate("t", assignments=((0, (0, 0)),)),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "The manual partition assignment includes the broker 0 more than once.",
         ),
         (
-            NewTopic("t", 1, -1, assignments=((0, (0,)),)),
+            TopicToCreate("t", 1, -1, assignments=((0, (0,)),)),
             ErrorCode.INVALID_REQUEST,
             "A manual partition assignment was specified, but numPartitions was not set to -1.",
         ),
         (
-            NewTopic("t", 1, 1, assignments=((0, (0,)),)),
+            TopicToCreate("t", 1, 1, assignments=((0, (0,)),)),
             ErrorCode.INVALID_REQUEST,
             "A manual partition assignment was specified, but replication factor was not set "
             "to -1.",
         ),
         (
-            NewTopic("t", 1, 1, configs=(("foo", "1"),)),
+            TopicToCreate("t", 1, 1, configs=(("foo", "1"),)),
             ErrorCode.INVALID_CONFIG,
             "Unknown topic config name: foo",
         ),
         (
-            NewTopic("t", 1, 1, configs=(("retention.ms", None),)),
+            TopicToCreate("t", 1, 1, configs=(("retention.ms", None),)),
             ErrorCode.INVALID_CONFIG,
             "Null value not supported for topic configs: retention.ms",
         ),
         (
-            NewTopic("t", 1, 1, configs=(("retention.ms", "x"),)),
+            TopicToCreate("t", 1, 1, configs=(("retention.ms", "x"),)),
             ErrorCode.INVALID_CONFIG,
             "Invalid value x for configuration retention.ms: Not a number of type LONG",
         ),
         (
-            NewTopic("t", 10_001, 1),
+            TopicToCreate("t", 10_001, 1),
             ErrorCode.POLICY_VIOLATION,
             "Excessively large number of partitions per request.",
         ),
         (
-            NewTopic("t", 10_000, 1),
+            TopicToCreate("t", 10_000, 1),
             ErrorCode.POLICY_VIOLATION,
             "Unable to perform excessively large batch operation.",
         ),
     ],
 )
 def test_a_bad_topic_is_refused_in_the_words_of_kafka(
-    topic: NewTopic, error: ErrorCode, message: str
+    topic: TopicToCreate, error: ErrorCode, message: str
 ) -> None:
     assert refusal(cluster(0), topic) == (error, message)
 
 
 def test_replica_lists_of_different_lengths_are_refused() -> None:
-    topic = NewTopic("t", assignments=((0, (0, 1)), (1, (0,))))
+    topic = TopicToCreate("t", assignments=((0, (0, 1)), (1, (0,))))
     assert refusal(cluster(0, 1), topic) == (
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         "The manual partition assignment includes a partition with 1 replica(s), but this is not "
@@ -250,11 +250,11 @@ def test_replica_lists_of_different_lengths_are_refused() -> None:
 
 def test_nothing_is_placed_while_every_broker_is_fenced() -> None:
     image = cluster(0, fenced=(0,))
-    assert refusal(image, NewTopic("t", 1, 1)) == (
+    assert refusal(image, TopicToCreate("t", 1, 1)) == (
         ErrorCode.INVALID_REPLICATION_FACTOR,
         "Unable to replicate the partition 1 time(s): All brokers are currently fenced.",
     )
-    assert refusal(image, NewTopic("t", assignments=((0, (0,)),))) == (
+    assert refusal(image, TopicToCreate("t", assignments=((0, (0,)),))) == (
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         "All brokers specified in the manual partition assignment for partition 0 are fenced or "
         "in controlled shutdown.",
@@ -264,11 +264,11 @@ def test_nothing_is_placed_while_every_broker_is_fenced() -> None:
 def test_one_bad_topic_leaves_its_neighbours_alone() -> None:
     image, answers = create(
         cluster(0),
-        NewTopic("twice", 1, 1),
-        NewTopic("good", 1, 1),
-        NewTopic("bad", 0, 1),
-        NewTopic("twice", 1, 1),
-        NewTopic("__cluster_metadata"),
+        TopicToCreate("twice", 1, 1),
+        TopicToCreate("good", 1, 1),
+        TopicToCreate("bad", 0, 1),
+        TopicToCreate("twice", 1, 1),
+        TopicToCreate("__cluster_metadata"),
     )
     assert set(image.topics) == {"good"}
     assert [(answer.name, answer.error, answer.message) for answer in answers[2:]] == [
@@ -289,7 +289,7 @@ def delete(image: Image, *topics: TopicToDelete) -> tuple[Image, tuple[TopicDele
 
 def test_a_topic_goes_by_name_or_by_id_with_its_configs() -> None:
     image = with_topics(cluster(0), "a", "b")
-    image, _ = create(image, NewTopic("c", 1, 1, configs=(("retention.ms", "1"),)))
+    image, _ = create(image, TopicToCreate("c", 1, 1, configs=(("retention.ms", "1"),)))
     a, c = image.topics["a"].id, image.topics["c"].id
     image, answers = delete(image, TopicToDelete("a"), TopicToDelete(topic_id=c))
     assert set(image.topics) == {"b"}

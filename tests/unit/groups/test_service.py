@@ -234,7 +234,7 @@ async def test_waiting_for_other_members_is_not_slow_but_waiting_for_the_disk_is
         await client.prepare()
         joined = await client.call(join_request(), 3)
         assert isinstance(joined, JoinGroupResponse)
-        assert (joined.generation_id, node.meters.slow_requests) == (1, 0)
+        assert (joined.generation_id, node.request_metrics.slow_requests) == (1, 0)
         executor.open.clear()
         request = SyncGroupRequest(
             group_id="g",
@@ -247,7 +247,7 @@ async def test_waiting_for_other_members_is_not_slow_but_waiting_for_the_disk_is
         assert not syncing.done()
         executor.open.set()
         await syncing
-        assert node.meters.slow_requests == 1
+        assert node.request_metrics.slow_requests == 1
         assert "slow request: api=SyncGroup" in caplog.text
 
 

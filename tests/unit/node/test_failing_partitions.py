@@ -13,7 +13,7 @@ import pytest
 from headrace.core.errors import ErrorCode
 from headrace.log.checkpoints import read_offsets
 from headrace.log.names import LOG_STARTS, RECOVERY_POINTS
-from headrace.node import housekeeping
+from headrace.node import log_maintenance
 from headrace.testing.unsynced_files import UnsyncedFileSystem
 from tests.support.four_partitions import PARTITIONS, PATIENCE_SECONDS, RECORDS, Client, fill
 from tests.support.nodes import FullDisk, UnreadableFiles, running_node
@@ -47,7 +47,7 @@ async def test_a_topic_made_anew_on_a_full_disk_costs_no_other_and_is_there_when
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the tables say of an earlier topic of the name has to be taken out of them first."""
-    monkeypatch.setattr(housekeeping, "OPEN_SECONDS", 0.05, raising=False)
+    monkeypatch.setattr(log_maintenance, "OPEN_RETRY_SECONDS", 0.05, raising=False)
     files = FullDisk()
     async with running_node(tmp_path, files=files) as node, Client(node) as client:
         await client.create()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.core.ids import TopicPartition
-from headrace.node.log_lines import JsonFormatter, TextFormatter, configure, shape_of
+from headrace.node.log_lines import JsonFormatter, TextFormatter, configure, parse_template
 
 
 def record(template: str, *args: object, level: int = logging.INFO) -> logging.LogRecord:
@@ -57,9 +57,9 @@ def test_what_is_in_another_form_stays_a_message() -> None:
     assert as_json("%s connected after %d ms", "x", 7)["message"] == "x connected after 7 ms"
     assert as_json("all done")["message"] == "all done"
     assert as_json("100% sure: name=x")["message"] == "100% sure: name=x"
-    assert shape_of("a: b=%s") is not None
-    assert shape_of("a: b=%s and more") is None
-    assert shape_of("a %s: b=%s") is None
+    assert parse_template("a: b=%s") is not None
+    assert parse_template("a: b=%s and more") is None
+    assert parse_template("a %s: b=%s") is None
 
 
 @pytest.mark.parametrize("text", ["", "a b", 'a"b', "a=b", "a\nERROR forged", "a\x1b[2Jb"])

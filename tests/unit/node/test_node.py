@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from headrace.controller.image import ResourceType
+from headrace.controller.image import ConfigResourceType
 from headrace.controller.metadata_log import MetadataLog
 from headrace.controller.records import ConfigRecord
 from headrace.core.errors import ErrorCode
@@ -193,16 +193,16 @@ def _latest(topic: str, epoch: int) -> ListOffsetsRequest:
 @pytest.mark.parametrize(
     ("kind", "name", "key", "value"),
     [
-        (ResourceType.TOPIC, "t", "remote.storage.enable", "true"),
-        (ResourceType.TOPIC, "t", "segment.bytes", "14"),
-        (ResourceType.BROKER, "", "log.segment.bytes", "14"),
-        (ResourceType.BROKER, "0", "remote.log.storage.system.enable", "true"),
+        (ConfigResourceType.TOPIC, "t", "remote.storage.enable", "true"),
+        (ConfigResourceType.TOPIC, "t", "segment.bytes", "14"),
+        (ConfigResourceType.BROKER, "", "log.segment.bytes", "14"),
+        (ConfigResourceType.BROKER, "0", "remote.log.storage.system.enable", "true"),
     ],
 )
 async def test_a_config_that_another_version_stored_has_no_effect_and_stops_nothing(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
-    kind: ResourceType,
+    kind: ConfigResourceType,
     name: str,
     key: str,
     value: str,

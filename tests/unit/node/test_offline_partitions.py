@@ -13,7 +13,7 @@ from headrace.groups.offsets_topic import partition_for
 from headrace.log.checkpoints import read_offsets
 from headrace.log.compaction.checkpoint import CLEANER_OFFSETS, CleanerCheckpoint
 from headrace.log.compaction.runner import InlineCompactor
-from headrace.node.cleaning import Cleaning
+from headrace.node.log_cleaner import LogCleaner
 from headrace.node.metrics import PARTITIONS_OFFLINE
 from headrace.node.real_seams import RealClock, ThreadExecutor
 from headrace.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -87,7 +87,7 @@ async def test_compaction_keeps_what_it_knows_of_an_offline_partition(tmp_path: 
         checkpoint.update(deleted, 2)
         replicas = node.services.replicas
         compactor = InlineCompactor(files)
-        await Cleaning(replicas, compactor, checkpoint, RealClock(), ThreadExecutor()).clean_all()
+        await LogCleaner(replicas, compactor, checkpoint, RealClock(), ThreadExecutor()).clean_all()
     assert read_offsets(files, str(tmp_path / CLEANER_OFFSETS)) == {offline: 2}
 
 

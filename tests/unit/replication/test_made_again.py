@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from headrace.controller.commands import CreateTopics, DeleteTopics, NewTopic, TopicToDelete
+from headrace.controller.commands import CreateTopics, DeleteTopics, TopicToCreate, TopicToDelete
 from headrace.core.errors import ErrorCode
 from headrace.protocol.messages.produce import (
     PartitionProduceData,
@@ -30,11 +30,11 @@ async def test_nothing_is_acknowledged_in_a_log_that_is_on_its_way_out(
     async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as client:
         assert node._controller is not None
         submit = node._controller.submit
-        await submit(CreateTopics((NewTopic("t", PARTITIONS, 1),)))
+        await submit(CreateTopics((TopicToCreate("t", PARTITIONS, 1),)))
         old = node.services.controller.image.topics["t"].id
         both = asyncio.gather(
             submit(DeleteTopics((TopicToDelete("t"),))),
-            submit(CreateTopics((NewTopic("t", PARTITIONS, 1),))),
+            submit(CreateTopics((TopicToCreate("t", PARTITIONS, 1),))),
         )
 
         def made_again() -> UUID | None:

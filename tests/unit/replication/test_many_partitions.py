@@ -17,10 +17,10 @@ import pytest
 
 from headrace.controller.image import (
     ConfigResource,
+    ConfigResourceType,
     Delta,
     Image,
     PartitionRegistration,
-    ResourceType,
     Topic,
 )
 from headrace.core.broker_configs import BrokerConfig
@@ -37,8 +37,8 @@ T = TypeVar("T")
 NODE = NodeId(0)
 FEW, MANY = 200, 800
 NAME = "t"
-CONFIGS = ConfigResource(ResourceType.TOPIC, NAME)
-OUR_CONFIGS = ConfigResource(ResourceType.BROKER, str(NODE))
+CONFIGS = ConfigResource(ConfigResourceType.TOPIC, NAME)
+OUR_CONFIGS = ConfigResource(ConfigResourceType.BROKER, str(NODE))
 CHANGES = ("create", "load", "reconfigure topic", "reconfigure broker", "delete", "create again")
 
 

@@ -37,11 +37,11 @@ def test_a_held_loop_stands_still_until_it_is_released() -> None:
         return 42
 
     try:
-        thread.hold()
-        thread.hold()
+        thread.pause()
+        thread.pause()
         with pytest.raises(TimeoutError):
             thread.run(answer(), 0.05)
-        thread.release()
+        thread.resume()
         assert thread.run(answer(), SECONDS) == 42
     finally:
         thread.close()
@@ -62,7 +62,7 @@ def test_closing_cancels_what_still_runs_and_ends_the_thread() -> None:
         await asyncio.sleep(0)
 
     thread.run(begin(), SECONDS)
-    thread.hold()
+    thread.pause()
     thread.close()
     assert cancelled.is_set()
     assert "test-closing" not in {each.name for each in threading.enumerate()}

@@ -3,7 +3,7 @@
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.turns import in_turns
-from headrace.controller.commands import CreateTopics, NewTopic, TopicCreation
+from headrace.controller.commands import CreateTopics, TopicCreation, TopicToCreate
 from headrace.core import topic_configs
 from headrace.core.errors import ErrorCode
 from headrace.protocol.message import Message
@@ -51,8 +51,8 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
     )
 
 
-def _command(topic: CreatableTopic) -> NewTopic:
-    return NewTopic(
+def _command(topic: CreatableTopic) -> TopicToCreate:
+    return TopicToCreate(
         topic.name,
         topic.num_partitions,
         topic.replication_factor,

@@ -9,7 +9,7 @@ from headrace.broker.config_resources import authorize
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.turns import in_turns
-from headrace.controller.image import ResourceType as ConfigResourceType
+from headrace.controller.image import ConfigResourceType
 from headrace.controller.names import name_problem
 from headrace.core import group_configs, topic_configs
 from headrace.core.config_keys import ConfigEntry

@@ -6,8 +6,8 @@ from headrace.broker.config_resources import alterable
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.controller.commands import (
+    AlterConfigOp,
     ConfigAlteration,
-    ConfigOperation,
     ConfigsToAlter,
     IncrementalAlterConfigs,
 )
@@ -45,8 +45,7 @@ def _command(resource: AlterConfigsResource) -> ConfigsToAlter:
         resource.resource_type,
         resource.resource_name,
         tuple(
-            ConfigOperation(each.name, each.config_operation, each.value)
-            for each in resource.configs
+            AlterConfigOp(each.name, each.config_operation, each.value) for each in resource.configs
         ),
     )
 

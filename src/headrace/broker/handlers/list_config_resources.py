@@ -2,7 +2,7 @@
 
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
-from headrace.controller.image import ResourceType as ConfigResourceType
+from headrace.controller.image import ConfigResourceType
 from headrace.core.errors import ErrorCode
 from headrace.protocol.message import Message
 from headrace.protocol.messages.list_config_resources import (

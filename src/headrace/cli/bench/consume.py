@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.bench.measuring import rates, run, show
+from headrace.cli.bench.measurement import rates, run, show
 from headrace.cli.options import (
     DEFAULT_BOOTSTRAP,
     Bootstrap,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.bench.measuring import RecordCount, RecordSize, rates, run, show
+from headrace.cli.bench.measurement import RecordCount, RecordSize, rates, run, show
 from headrace.cli.options import (
     DEFAULT_BOOTSTRAP,
     Bootstrap,

@@ -86,7 +86,7 @@ def reset(
         raise typer.BadParameter("give --topic TOPIC or --all-topics, one of the two")
     from_lines = {} if from_file is None else read_offsets(from_file, group)
     with connect(bootstrap) as client:
-        readers = _who_reads(client, group)
+        readers = _active_readers(client, group)
         in_use, is_new = readers or [], readers is None
         if in_use and not dry_run:
             _refuse(group, in_use)
@@ -99,10 +99,10 @@ def reset(
         if moves and is_new:
             effect = "would create" if dry_run else "creates"
             print(f"headrace: group {group} does not exist yet: this {effect} it", file=sys.stderr)
-        _tell_kept_within(moves, wanted)
+        _report_clamped(moves, wanted)
         if moves and not dry_run:
             if not yes:
-                _ask(group, len(moves), is_new=is_new)
+                _confirm(group, len(moves), is_new=is_new)
             client.admin.alter_offsets(group, {each.partition: each.after for each in moves})
     if as_json:
         rows = [_row(each) for each in moves]
@@ -148,13 +148,13 @@ def _target(
     return targets[0]
 
 
-def _ask(group: str, count: int, *, is_new: bool) -> None:
+def _confirm(group: str, count: int, *, is_new: bool) -> None:
     what = counted(count, "offset") if count > 1 else "this offset"
     question = f"Create group {group} with {what}?" if is_new else f"Move {what} of group {group}?"
     typer.confirm(question, abort=True, err=True)
 
 
-def _tell_kept_within(
+def _report_clamped(
     moves: "list[OffsetMove]", wanted: "Mapping[TopicPartition, int | OffsetSpec | ShiftBy]"
 ) -> None:
     """Offsets that were asked for and that the partition does not have."""
@@ -172,7 +172,7 @@ def _tell_kept_within(
             )
 
 
-def _who_reads(client: "Client", group: str) -> list[str] | None:
+def _active_readers(client: "Client", group: str) -> list[str] | None:
     """The members of the group by name; None if there is no such group yet."""
     from headrace.core.errors import ApiError, ErrorCode
 
@@ -213,10 +213,10 @@ def _chosen(client: "Client", group: str, topics: list[str] | None) -> "list[Top
     chosen: dict[TopicPartition, None] = {}
     for name, wanted in numbers:
         known = [each.partition for each in described[name].partitions]
-        strangers = sorted(set(wanted or ()) - set(known))
-        if strangers:
+        unknown = sorted(set(wanted or ()) - set(known))
+        if unknown:
             raise typer.BadParameter(
-                f"{name} has partitions 0 to {max(known)}, not {strangers[0]}",
+                f"{name} has partitions 0 to {max(known)}, not {unknown[0]}",
                 param_hint="--topic",
             )
         chosen.update(dict.fromkeys(TopicPartition(name, number) for number in wanted or known))

@@ -106,7 +106,7 @@ def backfill(
         begin, end, sinks=sinks or (), again=again, bootstrap_servers=servers
     )
     if dry_run:
-        _tell_plan(plan, as_json=as_json)
+        _print_plan(plan, as_json=as_json)
         return
     spark = spark_for(pipeline, master)
     try:
@@ -118,7 +118,7 @@ def backfill(
     if as_json:
         print_json(_as_json(done))
     else:
-        _tell(done)
+        _print_result(done)
 
 
 def _point(time: str | None, offsets: str | None, option: str) -> Any:
@@ -137,7 +137,7 @@ def _point(time: str | None, offsets: str | None, option: str) -> Any:
     return found
 
 
-def _tell(done: "Backfill") -> None:
+def _print_result(done: "Backfill") -> None:
     for place, start in sorted(done.start.items()):
         print(f"{place}: offsets {start} to {done.end[place]}")
     if not done.sinks:
@@ -148,7 +148,7 @@ def _tell(done: "Backfill") -> None:
             print(f"  note: {sink.note}")
 
 
-def _tell_plan(plan: "BackfillPlan", *, as_json: bool) -> None:
+def _print_plan(plan: "BackfillPlan", *, as_json: bool) -> None:
     each = list(zip(plan.sinks, plan.held, plan.is_written, strict=True))
     if as_json:
         print_json(

@@ -25,8 +25,8 @@ from headrace.cli.process import STOP_SIGNALS
 if TYPE_CHECKING:
     from headrace.spark.pipeline.running import Run
 
-_LOOK_SECONDS = 0.5
-_PATIENCE_SECONDS = 10
+_POLL_SECONDS = 0.5
+_STOP_SECONDS = 10
 
 
 def register(group: typer.Typer) -> None:
@@ -78,7 +78,7 @@ def run(
 
     pipeline = loaded(file, settings)
     pipeline.require_startable(servers)
-    with stopping() as stop, _forgiving(stop):
+    with stop_on_signals() as stop, _tolerating_errors_after_stop(stop):
         spark = spark_for(pipeline, master, silent=quiet)
         try:
             stop.started()
@@ -96,20 +96,20 @@ def run(
             # Before the queries start, so that their first batches are seen too.
             with watching:
                 started = pipeline.start(spark, once, servers)
-                _say(f"running {', '.join(started.queries)}")
+                _print(f"running {', '.join(started.queries)}")
                 try:
-                    _until_it_ends(started, stop)
+                    _wait_until_ended(started, stop)
                 except TooManyLateRows:
                     raise  # it says itself how many
                 except Exception:
-                    _say_late(started)
+                    _report_late(started)
                     raise
-            _say_late(started)
+            _report_late(started)
         finally:
             spark.stop()
 
 
-class Stop:
+class StopRequest:
     """Whether somebody asked to stop."""
 
     def __init__(self) -> None:
@@ -134,9 +134,9 @@ class Stop:
 
 
 @contextmanager
-def stopping() -> Iterator[Stop]:
+def stop_on_signals() -> Iterator[StopRequest]:
     """Signals ask to stop rather than end the process; as before afterwards."""
-    stop = Stop()
+    stop = StopRequest()
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     stop.arm()
     try:
@@ -147,7 +147,7 @@ def stopping() -> Iterator[Stop]:
 
 
 @contextmanager
-def _forgiving(stop: Stop) -> Iterator[None]:
+def _tolerating_errors_after_stop(stop: StopRequest) -> Iterator[None]:
     """Who asks us to stop may have asked Spark's processes too, which end at once.
 
     As service managers do, that send a signal to every process of a service. The batch that was
@@ -159,25 +159,25 @@ def _forgiving(stop: Stop) -> Iterator[None]:
         # By name: the class is known only once Spark has been imported.
         if not stop.asked.is_set() or type(error).__name__ == "TooManyLateRows":
             raise
-        _say("stopped; Spark had ended before, and the next run does again what was cut off")
+        _print("stopped; Spark had ended before, and the next run does again what was cut off")
 
 
-def _until_it_ends(started: "Run", stop: Stop) -> None:
+def _wait_until_ended(started: "Run", stop: StopRequest) -> None:
     # Short looks from this thread: a signal is only noticed between calls into the JVM.
     while not stop.asked.is_set():
         if started.wait(timeout=0):
             return
-        stop.asked.wait(_LOOK_SECONDS)
-    _say("stopping, after the batch that is under way")
-    started.stop(patience=_PATIENCE_SECONDS)
+        stop.asked.wait(_POLL_SECONDS)
+    _print("stopping, after the batch that is under way")
+    started.stop(patience=_STOP_SECONDS)
     started.refuse_late()
 
 
-def _say_late(ended: "Run") -> None:
+def _report_late(ended: "Run") -> None:
     """Said with --quiet too: rows that are in no result must never go without a word."""
     for query, late in sorted(ended.late.items()):
-        _say(f"{query}: {late}" if len(ended.queries) > 1 else str(late))
+        _print(f"{query}: {late}" if len(ended.queries) > 1 else str(late))
 
 
-def _say(what: str) -> None:
+def _print(what: str) -> None:
     print(f"headrace: {what}", file=sys.stderr, flush=True)

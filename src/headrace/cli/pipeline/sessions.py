@@ -80,7 +80,7 @@ def loaded(file: str, settings: list[str] | None) -> "Pipeline":
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
+def _deferring_interrupt() -> Iterator[None]:
     """An interrupt waits until Spark has started, and then goes to whoever had it before.
 
     A Java that loses its Python while it starts would stay behind for ever. Spark's own handler is
@@ -96,7 +96,7 @@ def _uninterrupted() -> Iterator[None]:
         asked.set()
 
     # Who interrupts a call into Java knows of it, and py4j would tell of it by traces.
-    logging.getLogger().addFilter(_is_news)
+    logging.getLogger().addFilter(_is_not_py4j_trace)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, hold)
@@ -108,7 +108,7 @@ def _uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_not_py4j_trace(record: logging.LogRecord) -> bool:
     return "while sending command" not in record.getMessage()
 
 
@@ -120,7 +120,7 @@ def spark_for(pipeline: "Pipeline", master: str | None, *, silent: bool = False)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # by spark-submit, whose Java runs already
         settings.setdefault("spark.log.level", "ERROR")
     try:
-        with _uninterrupted(), terse(settings, silent=silent):
+        with _deferring_interrupt(), terse(settings, silent=silent):
             return session(pipeline.name, master=master, settings=settings)
     except HeadraceError:
         raise

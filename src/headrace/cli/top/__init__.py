@@ -13,7 +13,7 @@ import typer
 
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, connect, wants_json
 from headrace.cli.output import print_json, print_line
-from headrace.cli.top.rates import Picture, compare
+from headrace.cli.top.rates import TopView, compare
 from headrace.core.errors import HeadraceError
 
 INTERVAL_SECONDS_MIN = 0.1
@@ -51,7 +51,7 @@ def top(
         raise typer.BadParameter(
             f"{interval} is less than {INTERVAL_SECONDS_MIN} seconds", param_hint="--interval"
         )
-    pictures = _pictures(bootstrap, metrics, interval, keep_trying=not once)
+    pictures = _views(bootstrap, metrics, interval, keep_trying=not once)
     try:
         if once:
             picture = next(pictures)
@@ -68,57 +68,57 @@ def top(
         return  # the way to end it
 
 
-def _pictures(
+def _views(
     bootstrap: str, metrics: str, interval: float, *, keep_trying: bool
-) -> Iterator[Picture]:
+) -> Iterator[TopView]:
     """A picture per interval; once there is one, a broker that is gone is waited for."""
-    from headrace.cli.top.looking import look
-    from headrace.cli.top.scraping import Scraper, url_for
+    from headrace.cli.top.cluster_sample import sample_cluster
+    from headrace.cli.top.scraper import Scraper, url_for
 
     with connect(bootstrap) as client:
         scraper = Scraper(url_for(metrics, bootstrap), required=metrics not in ("auto", "off"))
-        before = look(client, scraper)
-        picture: Picture | None = None
+        before = sample_cluster(client, scraper)
+        view: TopView | None = None
         while True:
             time.sleep(interval)
             try:
-                now = look(client, scraper)
+                now = sample_cluster(client, scraper)
             except HeadraceError as error:
-                if picture is None or not keep_trying:
+                if view is None or not keep_trying:
                     raise
-                picture.trouble = str(error)
+                view.trouble = str(error)
             else:
-                picture = compare(before, now)
+                view = compare(before, now)
                 before = now
-            yield picture
+            yield view
 
 
-def _print(picture: Picture, rows: int) -> None:
+def _print(view: TopView, rows: int) -> None:
     import sys
 
     from rich.console import Console
 
     from headrace.cli.output import UNFOLDED
-    from headrace.cli.top.screen import draw
+    from headrace.cli.top.screen import render
 
     width = None if sys.stdout.isatty() else UNFOLDED
-    Console(highlight=False, width=width).print(draw(picture, rows))
+    Console(highlight=False, width=width).print(render(view, rows))
 
 
-def _show(pictures: Iterator[Picture], rows: int) -> None:
+def _show(views: Iterator[TopView], rows: int) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    from headrace.cli.top.screen import draw
+    from headrace.cli.top.screen import render
 
     console = Console(highlight=False)
     if not console.is_terminal:
-        for picture in pictures:
+        for picture in views:
             _print(picture, rows)
         return
     with Live(console=console, screen=True, auto_refresh=False) as live:
         live.update("asking the broker…", refresh=True)
-        for picture in pictures:
+        for picture in views:
             # The figures above and the headings take about a dozen lines.
             fitting = max(1, min(rows, (console.height - 12) // 2))
-            live.update(draw(picture, fitting), refresh=True)
+            live.update(render(picture, fitting), refresh=True)

@@ -7,7 +7,7 @@ TOPIC_RATES = ("messages_in", "bytes_in", "messages_out", "bytes_out")
 
 
 @dataclass(frozen=True, slots=True)
-class TopicLook:
+class TopicSample:
     """One topic: how much it holds, and how far its partitions have come."""
 
     partitions: int
@@ -18,13 +18,13 @@ class TopicLook:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLook:
+class GroupSample:
     state: str
     lag: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Metered:
+class MetricsSample:
     """What only metrics tell; totals since the start of the broker, and when they were told."""
 
     at: float
@@ -36,16 +36,16 @@ class Metered:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ClusterSample:
     """What was found at one moment, by a clock in seconds."""
 
     at: float
     time: str
     cluster_id: str
     brokers: int
-    topics: Mapping[str, TopicLook]
-    groups: Mapping[str, GroupLook] | None
-    metered: Metered | None
+    topics: Mapping[str, TopicSample]
+    groups: Mapping[str, GroupSample] | None
+    metrics: MetricsSample | None
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class GroupRow:
 
 
 @dataclass(slots=True)
-class Picture:
+class TopView:
     """What is shown: rates per second, and how things stand."""
 
     time: str
@@ -91,7 +91,7 @@ class Picture:
     """Why this is not fresh, if it is not."""
 
 
-def compare(before: Look, now: Look) -> Picture:
+def compare(before: ClusterSample, now: ClusterSample) -> TopView:
     """What has happened between two looks; busy topics and groups that are behind come first."""
     seconds = now.at - before.at
     topics = [_topic_row(name, before, now, seconds) for name in now.topics]
@@ -99,11 +99,11 @@ def compare(before: Look, now: Look) -> Picture:
     groups = [_group_row(name, before, now, seconds) for name in now.groups or ()]
     groups.sort(key=lambda row: (-(row.lag or 0), row.group))
     requests = errors = None
-    if before.metered is not None and now.metered is not None:
-        between = now.metered.at - before.metered.at
-        requests = _rate(before.metered.requests, now.metered.requests, between)
-        errors = _rate(before.metered.errors, now.metered.errors, between)
-    return Picture(
+    if before.metrics is not None and now.metrics is not None:
+        between = now.metrics.at - before.metrics.at
+        requests = _rate(before.metrics.requests, now.metrics.requests, between)
+        errors = _rate(before.metrics.errors, now.metrics.errors, between)
+    return TopView(
         time=now.time,
         cluster_id=now.cluster_id,
         brokers=now.brokers,
@@ -113,19 +113,19 @@ def compare(before: Look, now: Look) -> Picture:
         bytes_out=_sum([row.bytes_out for row in topics]),
         requests=requests,
         errors=errors,
-        connections=None if now.metered is None else now.metered.connections,
+        connections=None if now.metrics is None else now.metrics.connections,
         topics=topics,
         groups=groups,
     )
 
 
-def _topic_row(name: str, before: Look, now: Look, seconds: float) -> TopicRow:
+def _topic_row(name: str, before: ClusterSample, now: ClusterSample, seconds: float) -> TopicRow:
     new = now.topics[name]
     old = before.topics.get(name)
     rates: dict[str, float | None] = dict.fromkeys(TOPIC_RATES)
-    if before.metered is not None and now.metered is not None:
-        between = now.metered.at - before.metered.at
-        first, second = before.metered.topics.get(name, {}), now.metered.topics.get(name)
+    if before.metrics is not None and now.metrics is not None:
+        between = now.metrics.at - before.metrics.at
+        first, second = before.metrics.topics.get(name, {}), now.metrics.topics.get(name)
         if second is not None:
             rates = {each: _rate(first.get(each, 0), second[each], between) for each in TOPIC_RATES}
     elif old is not None and old.size is not None and new.size is not None:
@@ -144,7 +144,7 @@ def _topic_row(name: str, before: Look, now: Look, seconds: float) -> TopicRow:
     )
 
 
-def _group_row(name: str, before: Look, now: Look, seconds: float) -> GroupRow:
+def _group_row(name: str, before: ClusterSample, now: ClusterSample, seconds: float) -> GroupRow:
     assert now.groups is not None
     new = now.groups[name]
     old = (before.groups or {}).get(name)

@@ -6,38 +6,38 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.output import UNKNOWN, size
-from headrace.cli.top.rates import GroupRow, Picture, TopicRow
+from headrace.cli.top.rates import GroupRow, TopicRow, TopView
 
 
-def draw(picture: Picture, rows: int) -> RenderableType:
+def render(view: TopView, rows: int) -> RenderableType:
     """Figures of the whole, the busiest topics, the groups most behind."""
-    parts: list[RenderableType] = [_heading(picture), _totals(picture)]
-    parts.append(_topics(picture.topics, rows))
-    parts.append(_groups(picture.groups, rows))
+    parts: list[RenderableType] = [_heading(view), _totals(view)]
+    parts.append(_topics(view.topics, rows))
+    parts.append(_groups(view.groups, rows))
     return Group(*parts)
 
 
-def _heading(picture: Picture) -> Text:
-    brokers = f"{picture.brokers} broker{'s' if picture.brokers != 1 else ''}"
+def _heading(view: TopView) -> Text:
+    brokers = f"{view.brokers} broker{'s' if view.brokers != 1 else ''}"
     text = Text.assemble(
-        ("headrace top", "bold"), f"  {picture.time}  cluster {picture.cluster_id}  {brokers}"
+        ("headrace top", "bold"), f"  {view.time}  cluster {view.cluster_id}  {brokers}"
     )
-    if picture.trouble:
-        text.append(f"\nnot fresh: {picture.trouble}", "bold red")
+    if view.trouble:
+        text.append(f"\nnot fresh: {view.trouble}", "bold red")
     return text
 
 
-def _totals(picture: Picture) -> Table:
+def _totals(view: TopView) -> Table:
     table = _table("", "msgs/s", "bytes/s", "requests/s", "errors/s", "connections")
     table.add_row(
         "in",
-        rate(picture.messages_in),
-        size(picture.bytes_in),
-        rate(picture.requests),
-        rate(picture.errors),
-        UNKNOWN if picture.connections is None else f"{picture.connections:,}",
+        rate(view.messages_in),
+        size(view.bytes_in),
+        rate(view.requests),
+        rate(view.errors),
+        UNKNOWN if view.connections is None else f"{view.connections:,}",
     )
-    table.add_row("out", rate(picture.messages_out), size(picture.bytes_out), "", "", "")
+    table.add_row("out", rate(view.messages_out), size(view.bytes_out), "", "", "")
     return table
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import main
-from headrace.cli.pipeline.run import stopping
+from headrace.cli.pipeline.run import stop_on_signals
 from tests.unit.spark.pipeline.test_reading import SMALL
 
 
@@ -60,7 +60,7 @@ def test_a_signal_while_spark_starts_is_answered_at_once(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with stopping() as stop:
+    with stop_on_signals() as stop:
         signal.raise_signal(signal.SIGTERM)
         assert stop.asked.is_set()
         assert capfd.readouterr().err == "headrace: stopping as soon as Spark has started\n"

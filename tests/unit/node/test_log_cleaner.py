@@ -5,7 +5,7 @@ from pathlib import Path
 from headrace.core.ids import TopicPartition
 from headrace.log.compaction.checkpoint import CleanerCheckpoint
 from headrace.log.compaction.runner import InlineCompactor
-from headrace.node.cleaning import Cleaning
+from headrace.node.log_cleaner import LogCleaner
 from headrace.node.real_seams import RealClock, ThreadExecutor
 from headrace.testing.unsynced_files import UnsyncedFileSystem
 from tests.support.four_partitions import Client
@@ -18,7 +18,7 @@ async def test_a_topic_made_anew_at_once_is_dirty_from_its_start(tmp_path: Path)
         await client.create("t", "u")
         checkpoint = CleanerCheckpoint(files, str(tmp_path))
         executor = ThreadExecutor()
-        cleaning = Cleaning(
+        cleaning = LogCleaner(
             node.services.replicas, InlineCompactor(files), checkpoint, RealClock(), executor
         )
         made_anew, as_before = TopicPartition("t", 0), TopicPartition("u", 0)

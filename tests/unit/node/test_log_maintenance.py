@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.seams import Clock
-from headrace.node.cleaning import Cleaning
-from headrace.node.housekeeping import CHECKPOINT_BYTES_MAX, Housekeeping
+from headrace.node.log_cleaner import LogCleaner
+from headrace.node.log_maintenance import CHECKPOINT_BYTES_MAX, LogMaintenance
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 from tests.simulation.loop import VirtualLoop
@@ -56,7 +56,7 @@ class FakePartition:
         self.log = FakeLog(name, broken)
 
 
-class House:
+class FakeBroker:
     """The duties with everything they touch; `broken` names what raises."""
 
     def __init__(self, **settings: int) -> None:
@@ -101,13 +101,13 @@ class House:
         if name in self.broken:
             raise RuntimeError("no flush")
 
-    def live(self, scenario: Callable[[Housekeeping], Coroutine[Any, Any, None]]) -> None:
+    def live(self, scenario: Callable[[LogMaintenance], Coroutine[Any, Any, None]]) -> None:
         loop = VirtualLoop()
 
         async def life() -> None:
-            duties = Housekeeping(
+            duties = LogMaintenance(
                 cast(Replicas, self),
-                cast(Cleaning, self),
+                cast(LogCleaner, self),
                 cast(Clock, self),
                 InlineExecutor(),
                 self.flush,
@@ -125,9 +125,9 @@ class House:
 
 
 def test_a_checkpoint_comes_as_often_as_asked_for_and_no_more_often() -> None:
-    house = House(log_flush_offset_checkpoint_interval_ms=60_000)
+    house = FakeBroker(log_flush_offset_checkpoint_interval_ms=60_000)
 
-    async def scenario(_: Housekeeping) -> None:
+    async def scenario(_: LogMaintenance) -> None:
         await asyncio.sleep(59)
         assert house.checkpoints == 0
         await asyncio.sleep(2)
@@ -137,10 +137,10 @@ def test_a_checkpoint_comes_as_often_as_asked_for_and_no_more_often() -> None:
 
 
 def test_much_that_was_written_brings_a_checkpoint_forward() -> None:
-    house = House(log_flush_offset_checkpoint_interval_ms=60_000)
+    house = FakeBroker(log_flush_offset_checkpoint_interval_ms=60_000)
     house.bytes_since_checkpoint = CHECKPOINT_BYTES_MAX
 
-    async def scenario(_: Housekeeping) -> None:
+    async def scenario(_: LogMaintenance) -> None:
         await asyncio.sleep(1)
         assert house.checkpoints == 1
 
@@ -148,9 +148,9 @@ def test_much_that_was_written_brings_a_checkpoint_forward() -> None:
 
 
 def test_a_shorter_period_holds_for_the_pause_under_way() -> None:
-    house = House()
+    house = FakeBroker()
 
-    async def scenario(duties: Housekeeping) -> None:
+    async def scenario(duties: LogMaintenance) -> None:
         await asyncio.sleep(10)
         house.config = configured(
             log_flush_offset_checkpoint_interval_ms=1_000,
@@ -165,7 +165,7 @@ def test_a_shorter_period_holds_for_the_pause_under_way() -> None:
 
 
 def test_a_duty_that_fails_is_tried_again_and_costs_the_others_nothing() -> None:
-    house = House(
+    house = FakeBroker(
         log_flush_offset_checkpoint_interval_ms=1_000,
         log_retention_check_interval_ms=1_000,
         log_cleaner_backoff_ms=1_000,
@@ -174,7 +174,7 @@ def test_a_duty_that_fails_is_tried_again_and_costs_the_others_nothing() -> None
     for partition in house.partitions:
         partition.log.flush_is_due = True
 
-    async def scenario(duties: Housekeeping) -> None:
+    async def scenario(duties: LogMaintenance) -> None:
         await asyncio.sleep(10.5)
         assert house.checkpoints >= 8
         assert house.cleanings >= 8

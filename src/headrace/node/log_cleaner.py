@@ -16,7 +16,7 @@ from headrace.replication.replicas import Replicas
 logger = logging.getLogger(__name__)
 
 
-class Job(NamedTuple):
+class CompactionJob(NamedTuple):
     partition: Partition
     plan: CompactionPlan
 
@@ -26,7 +26,7 @@ class Job(NamedTuple):
         return self.plan.overdue, self.plan.dirty_ratio
 
 
-class CleaningCounts:
+class LogCleanerCounts:
     """What compaction has done since the start, for the metrics."""
 
     __slots__ = ("compactions", "failures", "removed_bytes", "removed_records")
@@ -38,7 +38,7 @@ class CleaningCounts:
         self.removed_records = 0
 
 
-class Cleaning:
+class LogCleaner:
     """One compaction at a time; the compactor itself works outside the event loop."""
 
     def __init__(
@@ -55,11 +55,11 @@ class Cleaning:
         self._clock = clock
         self._executor = executor
         self._topic_ids = {each.id: each.topic_id for each in replicas}
-        self.counts = CleaningCounts()
+        self.counts = LogCleanerCounts()
 
     async def clean_all(self) -> None:
         """Compact until no log is worth it."""
-        self._forget_what_is_gone()
+        self._drop_removed_partitions()
         tried: set[Partition] = set()
         await self._finish_replacements(tried)
         while (job := self._most_urgent(tried)) is not None:
@@ -71,7 +71,7 @@ class Cleaning:
                     continue
                 self._report(job.partition, error)
 
-    def _forget_what_is_gone(self) -> None:
+    def _drop_removed_partitions(self) -> None:
         """The checkpoint knows names only: what it says of a deleted topic is not true of another
         that was made under its name before we looked."""
         directory = self._replicas.directory
@@ -93,7 +93,7 @@ class Cleaning:
                 if not partition.retired:
                     self._report(partition, error)
 
-    def _most_urgent(self, tried: set[Partition]) -> Job | None:
+    def _most_urgent(self, tried: set[Partition]) -> CompactionJob | None:
         now_ms = self._clock.now_ms()
         jobs = []
         for partition in self._replicas:
@@ -106,7 +106,7 @@ class Cleaning:
                 self._report(partition, error)
                 continue
             if plan is not None:
-                jobs.append(Job(partition, plan))
+                jobs.append(CompactionJob(partition, plan))
         return max(jobs, key=lambda job: job.urgency, default=None)
 
     def _plan(self, partition: Partition, now_ms: int) -> CompactionPlan | None:
@@ -131,7 +131,7 @@ class Cleaning:
             exc_info=None if isinstance(error, HeadraceError) else error,
         )
 
-    async def _clean(self, job: Job) -> None:
+    async def _clean(self, job: CompactionJob) -> None:
         partition, plan = job
         log = partition.log
         request = CompactionRequest(

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-TERMINATED = 128 + signal.SIGTERM
+SIGTERM_EXIT_CODE = 128 + signal.SIGTERM
 
 
 @contextmanager
-def leaving_on_sigterm() -> Iterator[None]:
+def exit_on_sigterm() -> Iterator[None]:
     """SIGTERM ends what runs in here as Ctrl-C does, by an exception: what is open is closed.
 
     The exit code is the shell's own for it. A second SIGTERM ends the process at once.
@@ -22,7 +22,7 @@ def leaving_on_sigterm() -> Iterator[None]:
 
     def leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature
         signal.signal(number, signal.SIG_DFL)
-        sys.exit(TERMINATED)
+        sys.exit(SIGTERM_EXIT_CODE)
 
     before = signal.signal(signal.SIGTERM, leave)
     try:

@@ -31,10 +31,10 @@ TEXT_CONNECTIONS = Metric(
 )
 
 
-_EVERY_DOOR = ("headrace.broker.in_process", "headrace.gateway")
+_COMMON_MODULES = ("headrace.broker.in_process", "headrace.gateway")
 
 
-class DoorShut(OSError):
+class ListenerBindFailed(OSError):
     """An address that the config names cannot be had; `key` is the one that names it."""
 
     def __init__(self, key: str, error: OSError) -> None:
@@ -42,7 +42,7 @@ class DoorShut(OSError):
         self.key = key
 
 
-class Doors:
+class ExtraListeners:
     """The doors beside Kafka's of one node, as its config wants them."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Doors:
             except OSError as failure:
                 error = AddressUnusable(failure, *place)
                 if key in self._config.static:
-                    raise DoorShut(key, error) from failure
+                    raise ListenerBindFailed(key, error) from failure
                 option = f"--{key.partition('.')[0]}"
                 hint = (
                     f"whoever answers there is not this broker; choose another address with "
@@ -121,8 +121,8 @@ class Doors:
             self._text.abort()
 
     async def _open_http(self, address: tuple[str, int]) -> None:
-        for room in (*_EVERY_DOOR, "headrace.web.server", "headrace.web.process_metrics"):
-            await asyncio.to_thread(import_module, room)
+        for module in (*_COMMON_MODULES, "headrace.web.server", "headrace.web.process_metrics"):
+            await asyncio.to_thread(import_module, module)
         from headrace.web.process_metrics import ProcessMetrics
         from headrace.web.server import serve
         from headrace.web.settings import settings_of
@@ -138,8 +138,8 @@ class Doors:
         )
 
     async def _open_text(self, address: tuple[str, int]) -> None:
-        for room in (*_EVERY_DOOR, "headrace.text.server"):
-            await asyncio.to_thread(import_module, room)
+        for module in (*_COMMON_MODULES, "headrace.text.server"):
+            await asyncio.to_thread(import_module, module)
         from headrace.text.server import serve
         from headrace.text.settings import settings_of
 

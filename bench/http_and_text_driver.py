@@ -1,7 +1,7 @@
-"""The client side of the plain doors: HTTP and text over bare sockets, as fast or as slow as told.
+"""The client side of HTTP and text: over bare sockets, as fast as it goes or at a given rate.
 
-`python -m bench.door_driver WORKLOAD JSON`. Requests are made once and sent as bytes, so that
-the client costs little beside the broker.
+`python -m bench.http_and_text_driver WORKLOAD JSON`. Requests are made once and sent as bytes, so
+that the client costs little beside the broker.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.addresses import door, try_doors
+from headrace.cli.addresses import listener_address, require_bindable
 from headrace.cli.options import DEFAULT_BOOTSTRAP, client_settings, parse_pairs
 from headrace.cli.process import announce, loop_factory, on_stop_signals
 from headrace.core.errors import StartupRefused
@@ -22,10 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(doors)
+    app.command("doors")(gateway)
 
 
-def doors(
+def gateway(
     bootstrap: Annotated[
         str,
         typer.Option(
@@ -71,16 +71,19 @@ def doors(
     for key in given:
         if not key.startswith(("http.", "text.", "logging.")):
             raise typer.BadParameter(f"{key!r} is not about a door", param_hint="--set")
-    given |= {"http.listener": door(http, "--http"), "text.listener": door(text, "--text")}
+    given |= {
+        "http.listener": listener_address(http, "--http"),
+        "text.listener": listener_address(text, "--text"),
+    }
     config = BrokerConfig.from_static(given)
     configure(config.logging_level, config.logging_format)
     if http.strip().lower() == text.strip().lower() == "off":
         raise typer.BadParameter("both doors are off", param_hint="--http")
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_run(_impatient(client_settings(bootstrap), timeout), config))
+        runner.run(_run(_with_timeout(client_settings(bootstrap), timeout), config))
 
 
-def _impatient(settings: "ClientSettings", seconds: float) -> "ClientSettings":
+def _with_timeout(settings: "ClientSettings", seconds: float) -> "ClientSettings":
     """Whoever asks a door wants to be told soon that nobody is behind it."""
     limit_ms = round(seconds * 1000)
     return replace(
@@ -94,24 +97,24 @@ def _impatient(settings: "ClientSettings", seconds: float) -> "ClientSettings":
 async def _run(settings: "ClientSettings", config: "BrokerConfig") -> None:
     stopping = asyncio.Event()
     on_stop_signals(stopping.set)
-    try_doors({"http.listener": config.http_listener, "text.listener": config.text_listener})
-    async with AsyncExitStack() as open_doors:
+    require_bindable({"http.listener": config.http_listener, "text.listener": config.text_listener})
+    async with AsyncExitStack() as listeners:
         try:
-            places = [
-                *await _open_http(settings, config, open_doors),
-                *await _open_text(settings, config, open_doors),
+            addresses = [
+                *await _open_http(settings, config, listeners),
+                *await _open_text(settings, config, listeners),
             ]
         except OSError as error:
             hint = "choose another address with --http or --text, or off"
             raise StartupRefused(f"cannot open a door: {error}", hint=hint) from error
-        announce(f"doors on {', '.join(places)}", config.logging_format)
+        announce(f"doors on {', '.join(addresses)}", config.logging_format)
         await stopping.wait()
         logger.info("stopping")
     logger.info("stopped")
 
 
 async def _open_http(
-    settings: "ClientSettings", config: "BrokerConfig", open_doors: AsyncExitStack
+    settings: "ClientSettings", config: "BrokerConfig", listeners: AsyncExitStack
 ) -> list[str]:
     address = parse_door("http.listener", config.http_listener)
     if address is None:
@@ -122,14 +125,14 @@ async def _open_http(
     from headrace.web.server import serve
     from headrace.web.settings import settings_of
 
-    gateway = await open_doors.enter_async_context(Gateway(AsyncClient(settings)))
+    gateway = await listeners.enter_async_context(Gateway(AsyncClient(settings)))
     server = await serve(gateway, settings_of(config, address), sources=[ProcessMetrics()])
-    open_doors.push_async_callback(server.close)
+    listeners.push_async_callback(server.close)
     return [f"http://{server.host}:{server.port}"]
 
 
 async def _open_text(
-    settings: "ClientSettings", config: "BrokerConfig", open_doors: AsyncExitStack
+    settings: "ClientSettings", config: "BrokerConfig", listeners: AsyncExitStack
 ) -> list[str]:
     address = parse_door("text.listener", config.text_listener)
     if address is None:
@@ -141,7 +144,7 @@ async def _open_text(
 
     # Over HTTP a request says itself how long writing may take.
     limits = GatewayLimits(produce_ms=settings.call_timeout_ms)
-    gateway = await open_doors.enter_async_context(Gateway(AsyncClient(settings), limits=limits))
+    gateway = await listeners.enter_async_context(Gateway(AsyncClient(settings), limits=limits))
     server = await serve(gateway, settings_of(config, address))
-    open_doors.push_async_callback(server.close)
+    listeners.push_async_callback(server.close)
     return [f"text://{server.host}:{server.port}"]

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from headrace.node.real_seams import ThreadExecutor
-from headrace.node.whole_calls import WholeCalls
+from headrace.node.shielded_executor import ShieldedExecutor
 
 
 async def test_one_who_is_cancelled_waits_for_the_worker_all_the_same() -> None:
@@ -20,7 +20,7 @@ async def test_one_who_is_cancelled_waits_for_the_worker_all_the_same() -> None:
         release.wait(10)
         done = True
 
-    task = asyncio.get_running_loop().create_task(WholeCalls(executor).run(work))
+    task = asyncio.get_running_loop().create_task(ShieldedExecutor(executor).run(work))
     await executor.run(lambda: began.wait(10))
     task.cancel()
     finished, _ = await asyncio.wait([task], timeout=0.05)
@@ -34,7 +34,7 @@ async def test_one_who_is_cancelled_waits_for_the_worker_all_the_same() -> None:
 
 async def test_results_and_errors_come_through() -> None:
     executor = ThreadExecutor()
-    assert await WholeCalls(executor).run(lambda: 7) == 7
+    assert await ShieldedExecutor(executor).run(lambda: 7) == 7
     with pytest.raises(ZeroDivisionError):
-        await WholeCalls(executor).run(lambda: 1 // 0)
+        await ShieldedExecutor(executor).run(lambda: 1 // 0)
     executor.close()

@@ -17,7 +17,7 @@ PRODUCER_IDS_PER_BLOCK = 1_000
 MESSAGE_CHARACTERS_MAX = 4_000
 
 
-class Rules:
+class DecisionContext:
     """The static side of every decision; one per controller."""
 
     def __init__(self, config: BrokerConfig, randomness: Randomness) -> None:

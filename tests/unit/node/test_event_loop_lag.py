@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.node import loop_watch
-from headrace.node.loop_watch import LoopWatch
+from headrace.node import event_loop_lag
+from headrace.node.event_loop_lag import EventLoopLagMonitor
 
 
 class Clock:
@@ -19,12 +19,12 @@ class Clock:
 
     def __call__(self) -> float:
         if self._asked:
-            self.seconds += loop_watch.EVERY_SECONDS + self._late
+            self.seconds += event_loop_lag.INTERVAL_SECONDS + self._late
         self._asked = not self._asked
         return self.seconds
 
 
-async def rounds(watch: LoopWatch, enough: Callable[[], bool]) -> None:
+async def rounds(watch: EventLoopLagMonitor, enough: Callable[[], bool]) -> None:
     task = asyncio.get_running_loop().create_task(watch.run())
     async with asyncio.timeout(10):
         while not enough():
@@ -37,9 +37,9 @@ async def rounds(watch: LoopWatch, enough: Callable[[], bool]) -> None:
 async def test_delays_are_counted_and_long_ones_told(
     late: float, told: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(loop_watch, "EVERY_SECONDS", 0.001)
+    monkeypatch.setattr(event_loop_lag, "INTERVAL_SECONDS", 0.001)
     looks: list[None] = []
-    watch = LoopWatch(Clock(late), also=lambda: looks.append(None))
+    watch = EventLoopLagMonitor(Clock(late), on_sample=lambda: looks.append(None))
     await rounds(watch, lambda: len(looks) >= 3)
     assert watch.lag.count >= 3
     assert watch.lag.total == pytest.approx(max(late, 0) * watch.lag.count)

@@ -10,13 +10,13 @@ from urllib.request import urlopen
 
 import typer
 
-from headrace.cli.top.rates import TOPIC_RATES, Metered
+from headrace.cli.top.rates import TOPIC_RATES, MetricsSample
 from headrace.client import BrokerUnreachable
 
 HTTP_PORT: Final = 8080
-ANSWER_SECONDS: Final = 2.0
+TIMEOUT_SECONDS: Final = 2.0
 # A door that was not found is not looked for at every turn.
-AGAIN_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 10.0
 BYTES_MAX: Final = 64 * 1024 * 1024
 
 _SAMPLE: Final = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
@@ -46,16 +46,16 @@ class Scraper:
         """`required`: that there is no answer at the first time is an error."""
         self._url = url
         self._required = required
-        self._again_at = 0.0
+        self._retry_at = 0.0
 
-    def scrape(self, cluster_id: str) -> Metered | None:
+    def scrape(self, cluster_id: str) -> MetricsSample | None:
         """What the door tells, if it is one of this cluster."""
-        if self._url is None or time.monotonic() < self._again_at:
+        if self._url is None or time.monotonic() < self._retry_at:
             return None
         try:
-            with urlopen(self._url, timeout=ANSWER_SECONDS) as answer:
+            with urlopen(self._url, timeout=TIMEOUT_SECONDS) as answer:
                 text = answer.read(BYTES_MAX).decode(errors="replace")
-                found = read(text, cluster_id, time.monotonic())
+                found = parse_metrics(text, cluster_id, time.monotonic())
             reason = "no metrics of this cluster"
         except (OSError, HTTPException) as error:
             found, reason = None, str(error)
@@ -65,12 +65,12 @@ class Scraper:
                     f"{self._url}: {reason}",
                     hint="name the HTTP door of this broker with --metrics URL, or use auto",
                 )
-            self._again_at = time.monotonic() + AGAIN_SECONDS
+            self._retry_at = time.monotonic() + RETRY_SECONDS
         self._required = False
         return found
 
 
-def read(text: str, cluster_id: str, at: float) -> Metered | None:
+def parse_metrics(text: str, cluster_id: str, at: float) -> MetricsSample | None:
     """The figures of interest at a time; None if they are not of this cluster."""
     topics: dict[str, dict[str, float]] = {}
     totals = dict.fromkeys(("request_seconds_count", "request_errors_total", "connections"), 0.0)
@@ -89,7 +89,7 @@ def read(text: str, cluster_id: str, at: float) -> Metered | None:
     if not ours:
         return None
     requests, errors, connections = totals.values()
-    return Metered(at, topics, requests, errors, int(connections))
+    return MetricsSample(at, topics, requests, errors, int(connections))
 
 
 def _samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:

@@ -22,10 +22,10 @@ _CONNECTIONS = 4
 _SHARE = 0.25
 _REQUESTS = 2_000
 _TOPIC, _SMALL_TOPIC = "doors", "small"
-_DRIVER = "bench.door_driver"
+_DRIVER = "bench.http_and_text_driver"
 
 
-def measure_doors(sides: list[Side], rounds: int, readings: Readings) -> None:
+def measure_http_and_text(sides: list[Side], rounds: int, readings: Readings) -> None:
     """Each door by itself, then all of them at once. Kafka has none of these."""
     if not any(side.name == HEADRACE for side in sides):
         return
@@ -38,7 +38,7 @@ def measure_doors(sides: list[Side], rounds: int, readings: Readings) -> None:
     try:
         side.create_topic(_TOPIC)
         side.create_topic(_SMALL_TOPIC)
-        _wait_for_doors(http, text)
+        _wait_for_listeners(http, text)
         for _ in range(rounds):
             _measure_each(side, http, text, readings)
             _measure_together(side, http, text, readings)
@@ -46,7 +46,7 @@ def measure_doors(sides: list[Side], rounds: int, readings: Readings) -> None:
         discard(broker)
 
 
-def _wait_for_doors(*ports: int) -> None:
+def _wait_for_listeners(*ports: int) -> None:
     deadline = time.monotonic() + 30
     for port in ports:
         while True:
@@ -83,7 +83,7 @@ def _measure_together(side: Side, http: int, text: int, readings: Readings) -> N
     http_rate = _SHARE * last("HTTP produce, batches of 100 x 100 B")
     text_rate = _SHARE * last("text PUBLISH")
     for name, rates in (("25 % each", (http_rate, text_rate)), ("saturated", (0.0, 0.0))):
-        taken, cpu = _beside_doors(side, (http, text), rates)
+        taken, cpu = _produce_under_load(side, (http, text), rates)
         measure = f"one produce beside the doors, {name}"
         readings.add(f"{measure}: p50 ms", side.name, percentile(taken.latencies_ms, 50))
         readings.add(f"{measure}: p99 ms", side.name, percentile(taken.latencies_ms, 99))
@@ -91,7 +91,7 @@ def _measure_together(side: Side, http: int, text: int, readings: Readings) -> N
         readings.add(f"{measure}: broker CPU share", side.name, cpu)
 
 
-def _beside_doors(
+def _produce_under_load(
     side: Side, ports: tuple[int, int], rates: tuple[float, float]
 ) -> tuple[Outcome, float]:
     http, text = ports

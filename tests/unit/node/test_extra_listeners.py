@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.core.broker_configs import BrokerConfig
-from headrace.node.doors import Doors, DoorShut
+from headrace.node.extra_listeners import ExtraListeners, ListenerBindFailed
 from tests.support.nodes import running_node
 
 KEYS = ["http.listener", "text.listener"]
@@ -22,13 +22,13 @@ def only(key: str, address: str) -> dict[str, str]:
 async def test_a_door_at_its_default_stays_shut_and_says_that_another_answers_there(
     key: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "headrace.node.doors")
+    caplog.set_level(logging.WARNING, "headrace.node.extra_listeners")
     async with running_node(tmp_path) as node:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             http, text = only(key, address).values()
             config = replace(BrokerConfig(), http_listener=http, text_listener=text)
-            doors = Doors(config, node.services, ())
+            doors = ExtraListeners(config, node.services, ())
             await doors.open()
             await doors.close()
     assert (doors.http, doors.text) == (None, None)
@@ -45,8 +45,8 @@ async def test_a_door_that_the_config_names_must_open(key: str, tmp_path: Path) 
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             config = BrokerConfig.from_static(only(key, address))
-            doors = Doors(config, node.services, ())
-            with pytest.raises(DoorShut, match=f"{address} is taken") as shut:
+            doors = ExtraListeners(config, node.services, ())
+            with pytest.raises(ListenerBindFailed, match=f"{address} is taken") as shut:
                 await doors.open()
             await doors.close()
     assert shut.value.key == key

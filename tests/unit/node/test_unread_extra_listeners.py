@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.controller.commands import CreateTopics, NewTopic
+from headrace.controller.commands import CreateTopics, TopicToCreate
 from headrace.node.node import Node
 from headrace.text.connection import TextConnection
 from headrace.text.session import HELP
@@ -45,7 +45,7 @@ COMMANDS = {
 
 
 @asynccontextmanager
-async def open_doors(directory: Path) -> AsyncIterator[Node]:
+async def node_with_extra_listeners(directory: Path) -> AsyncIterator[Node]:
     async with running_node(
         directory,
         http_listener="127.0.0.1:0",
@@ -53,21 +53,21 @@ async def open_doors(directory: Path) -> AsyncIterator[Node]:
         log_flush_policy="os",
     ) as node:
         assert node._controller is not None
-        await node._controller.submit(CreateTopics((NewTopic("t", 50, 1),)))
-        await node.open_doors()
+        await node._controller.submit(CreateTopics((TopicToCreate("t", 50, 1),)))
+        await node.open_extra_listeners()
         yield node
 
 
 def http_connections(node: Node) -> Iterable[Any]:
-    assert node.doors is not None
-    assert node.doors._web is not None
-    return node.doors._web._state.connections
+    assert node.extra_listeners is not None
+    assert node.extra_listeners._web is not None
+    return node.extra_listeners._web._state.connections
 
 
 def text_connections(node: Node) -> Iterable[Any]:
-    assert node.doors is not None
-    assert node.doors._text is not None
-    return node.doors._text._connections
+    assert node.extra_listeners is not None
+    assert node.extra_listeners._text is not None
+    return node.extra_listeners._text._connections
 
 
 @asynccontextmanager
@@ -129,9 +129,9 @@ async def test_http_answers_that_nobody_reads_stop_the_next_requests(
     named = re.sub(r"\{(\w+)\}", lambda part: PARTS[part[1]], path)
     request = f"GET {named} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
     last = request.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
-    async with open_doors(tmp_path) as node:
-        assert node.doors is not None
-        address = node.doors.http
+    async with node_with_extra_listeners(tmp_path) as node:
+        assert node.extra_listeners is not None
+        address = node.extra_listeners.http
         assert address is not None
         size = await answer_to(address, last, ends=False)
         assert size > 0
@@ -150,9 +150,9 @@ def test_every_command_of_the_text_door_has_an_example() -> None:
 async def test_text_answers_that_nobody_reads_stop_the_next_commands(
     tmp_path: Path, line: str
 ) -> None:
-    async with open_doors(tmp_path) as node:
-        assert node.doors is not None
-        address = node.doors.text
+    async with node_with_extra_listeners(tmp_path) as node:
+        assert node.extra_listeners is not None
+        address = node.extra_listeners.text
         assert address is not None
         size = await answer_to(address, line.encode() + b"\n", ends=True)
         assert size > 0

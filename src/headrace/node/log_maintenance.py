@@ -13,7 +13,7 @@ from headrace.core.config_keys import unless_negative
 from headrace.core.errors import HeadraceError
 from headrace.core.seams import Clock, Executor
 from headrace.core.shared_calls import call_each
-from headrace.node.cleaning import Cleaning
+from headrace.node.log_cleaner import LogCleaner
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 
@@ -24,16 +24,16 @@ PERIOD_SECONDS_MIN = 0.01
 # However long the interval, a crash leaves at most about this much to check at the next start.
 CHECKPOINT_BYTES_MAX = 256 * 1024 * 1024
 # How often the bytes are looked at between two timed checkpoints.
-LOOK_SECONDS = 0.5
+CHECKPOINT_POLL_SECONDS = 0.5
 # The pause of a duty that cannot even say how long it should be.
-FAILED_SECONDS = 5.0
+RETRY_SECONDS = 5.0
 # How often a new partition that could not be opened is tried again.
-OPEN_SECONDS = 5.0
+OPEN_RETRY_SECONDS = 5.0
 # How often flushes by age are looked for, at the least.
-FLUSH_LOOK_SECONDS = 1.0
+FLUSH_POLL_SECONDS = 1.0
 
 
-class HousekeepingCounts:
+class LogMaintenanceCounts:
     """What the duties have done since the start, for the metrics."""
 
     __slots__ = ("deleted_segments", "failures")
@@ -43,22 +43,22 @@ class HousekeepingCounts:
         self.failures = 0
 
 
-class Housekeeping:
+class LogMaintenance:
     def __init__(
         self,
         replicas: Replicas,
-        cleaning: Cleaning,
+        cleaner: LogCleaner,
         clock: Clock,
         executor: Executor,
         flush: Callable[[Partition], None],
     ) -> None:
         """`flush` has a partition flushed that nobody waits for."""
         self._replicas = replicas
-        self._cleaning = cleaning
+        self._cleaner = cleaner
         self._clock = clock
         self._executor = executor
         self._flush = flush
-        self.counts = HousekeepingCounts()
+        self.counts = LogMaintenanceCounts()
         self._changed = asyncio.Event()
 
     def config_changed(self) -> None:
@@ -68,27 +68,27 @@ class Housekeeping:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        async with asyncio.TaskGroup() as duties:
-            duties.create_task(self._checkpoints())
-            duties.create_task(self._repeat(self._retention_seconds, self._apply_retention))
-            duties.create_task(self._repeat(self._cleaner_seconds, self._cleaning.clean_all))
-            duties.create_task(self._repeat(self._flush_seconds, self._flush_overdue))
-            duties.create_task(self._repeat(lambda: OPEN_SECONDS, self._replicas.open_unborn))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._checkpoints())
+            tasks.create_task(self._repeat(self._retention_seconds, self._apply_retention))
+            tasks.create_task(self._repeat(self._cleaner_seconds, self._cleaner.clean_all))
+            tasks.create_task(self._repeat(self._flush_seconds, self._flush_overdue))
+            tasks.create_task(self._repeat(lambda: OPEN_RETRY_SECONDS, self._replicas.open_unborn))
 
     async def _repeat(
-        self, seconds: Callable[[], float], duty: Callable[[], Awaitable[None]]
+        self, seconds: Callable[[], float], task: Callable[[], Awaitable[None]]
     ) -> None:
         while True:
             try:
                 await self._pause(seconds)
             except Exception as error:
                 # One duty that ended would end the others with it.
-                self._report(duty.__name__, error)
-                await asyncio.sleep(FAILED_SECONDS)
+                self._report(task.__name__, error)
+                await asyncio.sleep(RETRY_SECONDS)
             try:
-                await duty()
+                await task()
             except Exception as error:
-                self._report(duty.__name__, error)
+                self._report(task.__name__, error)
 
     async def _pause(self, seconds: Callable[[], float]) -> None:
         """Wait for as long as the configuration says; if it says otherwise meanwhile, for that
@@ -102,13 +102,13 @@ class Housekeeping:
             except TimeoutError:
                 return
 
-    def _report(self, duty: str, error: Exception) -> None:
+    def _report(self, task: str, error: Exception) -> None:
         """A failing disk is told in a line; anything else is a mistake of ours and shown whole."""
         self.counts.failures += 1
         expected = isinstance(error, HeadraceError | OSError)
         logger.error(
             "housekeeping failed, will try again: duty=%s error=%s",
-            duty,
+            task,
             error,
             exc_info=None if expected else error,
         )
@@ -121,7 +121,7 @@ class Housekeeping:
         checkpointed = loop.time()
         while True:
             try:
-                await self._pause(lambda: min(LOOK_SECONDS, self._checkpoint_seconds()))
+                await self._pause(lambda: min(CHECKPOINT_POLL_SECONDS, self._checkpoint_seconds()))
                 written = self._replicas.directory.bytes_since_checkpoint
                 due = loop.time() - checkpointed >= self._checkpoint_seconds()
                 if not due and written < CHECKPOINT_BYTES_MAX:
@@ -170,9 +170,9 @@ class Housekeeping:
         interval_ms = unless_negative(self._replicas.config.log_flush_scheduler_interval_ms)
         # A topic may ask for a shorter time than the broker.
         return (
-            FLUSH_LOOK_SECONDS
+            FLUSH_POLL_SECONDS
             if interval_ms is None
-            else min(FLUSH_LOOK_SECONDS, interval_ms / 1000)
+            else min(FLUSH_POLL_SECONDS, interval_ms / 1000)
         )
 
     async def _flush_overdue(self) -> None:

@@ -13,7 +13,7 @@ from headrace.core.seams import Executor
 T = TypeVar("T")
 
 
-class WholeCalls:
+class ShieldedExecutor:
     """An executor whose `run`, when it is cancelled, ends only after the call has."""
 
     def __init__(self, executor: Executor) -> None:
