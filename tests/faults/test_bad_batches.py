@@ -13,7 +13,7 @@ import pytest
 
 from headrace.core.errors import ErrorCode
 from headrace.log.compaction.checkpoint import CLEANER_OFFSETS
-from headrace.node.real_seams import RealClock
+from headrace.node.system import RealClock
 from headrace.protocol.records.header import iterate_headers, parse_header
 from headrace.protocol.records.validate import BatchRules
 from headrace.testing import Broker

@@ -21,7 +21,7 @@ from headrace.core.ids import Offset
 from headrace.log.partition_log import AppendInfo, PartitionLog
 from headrace.log.producer_state import ProducerStates
 from headrace.log.recovery import _Recovery
-from headrace.log.segment import Segment, Stretch
+from headrace.log.segment import LogSlice, Segment
 from headrace.protocol.records.decode import iterate_records
 from headrace.protocol.records.encode import encode_batch
 from headrace.protocol.records.header import BatchHeader, iterate_headers
@@ -188,7 +188,7 @@ def _change_some_reads(
 ) -> None:
     sound, numbers = PartitionLog.find, itertools.count(1)
 
-    def find(self: PartitionLog, start: Offset, *arguments: Any, **named: Any) -> Stretch:
+    def find(self: PartitionLog, start: Offset, *arguments: Any, **named: Any) -> LogSlice:
         found, end = sound(self, start, *arguments, **named)
         data = b"" if found is None else found.read()
         size = 12 + unpack_from(">i", data, 8)[0] if data else 0

@@ -14,7 +14,7 @@ from headrace.core.ids import NodeId
 from headrace.log.directory import LogDirectory
 from headrace.log.names import META_PROPERTIES
 from headrace.log.real_files import RealFileSystem
-from headrace.node.real_seams import RealClock, RealRandomness
+from headrace.node.system import RealClock, RealRandomness
 from tests.faults import damage
 from tests.faults.mounts import small_disk
 from tests.faults.stored import TOPIC, Stored, batch

@@ -47,7 +47,7 @@ class FailingCalls:
 def calls(monkeypatch: pytest.MonkeyPatch) -> FailingCalls:
     failing = FailingCalls()
     sync, pread, pwritev = descriptor_io.sync_data, descriptor_io.pread, descriptor_io.pwritev
-    ftruncate, read_at_once = os.ftruncate, descriptor_io.read_at_once
+    ftruncate, read_at_once = os.ftruncate, descriptor_io.read_cached
 
     def failing_sync(descriptor: int) -> None:
         failing.check("sync", descriptor)
@@ -76,7 +76,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> FailingCalls:
 
     monkeypatch.setattr(descriptor_io, "sync_data", failing_sync)
     monkeypatch.setattr(descriptor_io, "pread", failing_read)
-    monkeypatch.setattr(descriptor_io, "read_at_once", failing_read_at_once)
+    monkeypatch.setattr(descriptor_io, "read_cached", failing_read_at_once)
     monkeypatch.setattr(descriptor_io, "pwritev", failing_write)
     monkeypatch.setattr(os, "ftruncate", failing_truncate)
     return failing

@@ -66,7 +66,7 @@ class EventfulLogs:
 
     def crash(self, torn_bytes: int) -> None:
         """Die; a write that was under way reached the files only in part."""
-        self.directory.abandon()
+        self.directory.release_lock()
         for partition in self.partitions:
             directory = self.path / str(partition)
             newest = max(directory.glob("*.log"))

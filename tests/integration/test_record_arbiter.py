@@ -11,7 +11,7 @@ import pytest
 
 from headrace.protocol.compression import Codec
 from headrace.protocol.records.decode import Record, iterate_records, record_payload
-from headrace.protocol.records.encode import encode_batch, seal_batch
+from headrace.protocol.records.encode import encode_batch, pack_batch
 from headrace.protocol.records.header import BatchHeader, parse_header
 from headrace.protocol.records.validate import BatchRules, check_batches
 from tests.support.bad_batches import ALL_CASES, NOW, Case
@@ -58,7 +58,7 @@ def _raw_snappy(batch: bytes) -> bytes:
     header: BatchHeader = parse_header(batch)
     payload = bytes(cramjam.snappy.compress_raw(record_payload(batch, header)))
     return bytes(
-        seal_batch(
+        pack_batch(
             payload,
             attributes=Codec.SNAPPY,
             last_offset_delta=header.last_offset_delta,

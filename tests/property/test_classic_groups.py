@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.core.errors import ErrorCode
 from headrace.groups.classic.group import ClassicGroup, State
-from headrace.groups.shard import Shard
+from headrace.groups.shard import GroupShard
 from tests.support.classic_members import GROUP, ClassicConsumer, ClassicWorld
 
 STEPS = 80
@@ -15,7 +15,7 @@ MEMBERS_MAX = 8
 SETTLE_MS = 120_000
 
 
-def persistent(shard: Shard) -> dict[str, object]:
+def persistent(shard: GroupShard) -> dict[str, object]:
     """What a record says about each group, and all offsets."""
     groups = {
         group.group_id: group.record()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from headrace.client.core.assignors import (
     ASSIGN,
+    Assignments,
     JoinedMember,
-    Shares,
     assign_cooperative_sticky,
     assign_range,
     assign_roundrobin,
@@ -41,7 +41,9 @@ def groups(draw: st.DrawFn, *, same_topics: bool = False) -> list[JoinedMember]:
     ]
 
 
-def check_owners(counts: dict[str, int], members: Sequence[JoinedMember], shares: Shares) -> None:
+def check_owners(
+    counts: dict[str, int], members: Sequence[JoinedMember], shares: Assignments
+) -> None:
     """Everything somebody wants has one owner, who wants it; nothing else has any."""
     assert set(shares) == {member.member_id for member in members}
     owners = Counter(each for share in shares.values() for each in share)
@@ -168,7 +170,9 @@ def test_a_static_member_that_comes_back_gets_what_it_had(name: str) -> None:
     assert assign("aaa") == assign("zzz")
 
 
-def _owning(members: Sequence[JoinedMember], shares: Shares, generation: int) -> list[JoinedMember]:
+def _owning(
+    members: Sequence[JoinedMember], shares: Assignments, generation: int
+) -> list[JoinedMember]:
     return [
         JoinedMember(
             each.member_id, each.topics, each.instance_id, tuple(shares[each.member_id]), generation

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.client import ProducerSettings, RecordMetadata
-from headrace.client.core.failures import BrokerUnreachable, DeliveryTimedOut
-from headrace.client.core.lane import ProducerIdentity
-from headrace.client.core.produce_calls import ProduceCall
-from headrace.client.core.sending import Sending
+from headrace.client.core.accumulator import RecordAccumulator
+from headrace.client.core.errors import BrokerUnreachable, DeliveryTimedOut
+from headrace.client.core.partition_queue import ProducerIdentity
+from headrace.client.core.planned_produce import PlannedProduce
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -95,13 +95,13 @@ class Run:
             in_flight_max=in_flight_max,
             delivery_timeout_ms=delivery_timeout_ms,
         )
-        self.sending = Sending(self.session, self.settings, self.settle)
+        self.sending = RecordAccumulator(self.session, self.settings, self.settle)
         self.sending.identity = ProducerIdentity(1, 0)
         self.leaders = [Leader() for _ in range(PARTITIONS)]
         self.outcomes: dict[bytes, RecordMetadata | HeadraceError] = {}
         self.sent: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
-        self.requests: deque[ProduceCall] = deque()
-        self.answers: deque[tuple[ProduceCall, ProduceResponse]] = deque()
+        self.requests: deque[PlannedProduce] = deque()
+        self.answers: deque[tuple[PlannedProduce, ProduceResponse]] = deque()
         self.ids = 1
 
     def settle(self, waiter: bytes, outcome: RecordMetadata | HeadraceError) -> None:
@@ -126,7 +126,7 @@ class Run:
         if not self.requests:
             return
         call = self.requests.popleft()
-        request = call.ask.request
+        request = call.send.request
         assert isinstance(request, ProduceRequest)
         results = []
         for part in request.topic_data[0].partition_data:
@@ -141,14 +141,14 @@ class Run:
     def receive(self) -> None:
         if self.answers:
             call, answer = self.answers.popleft()
-            self.sending.answered(call, answer, self.clock.ms)
+            self.sending.on_response(call, answer, self.clock.ms)
 
     def break_connection(self) -> None:
         lost = [call for call, _ in self.answers] + list(self.requests)
         self.answers.clear()
         self.requests.clear()
         for call in lost:
-            self.sending.answered(call, BrokerUnreachable("broken"), self.clock.ms)
+            self.sending.on_response(call, BrokerUnreachable("broken"), self.clock.ms)
 
     def wait(self, ms: float) -> None:
         self.clock.ms += ms

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from headrace.protocol.compression import Codec
 from headrace.protocol.records.decode import Record, record_payload
-from headrace.protocol.records.encode import encode_batch, seal_batch
+from headrace.protocol.records.encode import encode_batch, pack_batch
 from headrace.protocol.records.header import BatchHeader, parse_header
 from tests.simulation.disk import SimulatedFileSystem
 from tests.support.compacted_log import CompactedLog
@@ -145,7 +145,7 @@ class History:
 def _in_one_raw_block(batch: bytes) -> bytes:
     header: BatchHeader = parse_header(batch)
     return bytes(
-        seal_batch(
+        pack_batch(
             bytes(cramjam.snappy.compress_raw(record_payload(batch, header))),
             attributes=Codec.SNAPPY,
             last_offset_delta=header.last_offset_delta,

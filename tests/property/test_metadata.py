@@ -28,7 +28,7 @@ from headrace.controller.machine import snapshot_records
 from headrace.controller.records import decode_record, encode_record
 from headrace.core.errors import ApiError
 from headrace.core.ids import NodeId
-from headrace.machine.shape import Command
+from headrace.machine.interface import Command
 from tests.simulation.disk import SimulatedFileSystem
 from tests.simulation.inodes import Fixed
 from tests.support.metadata import ENDPOINTS, MetadataNode, cluster, machine

@@ -13,7 +13,7 @@ from headrace.core.ids import LeaderEpoch, Offset, TopicPartition
 from headrace.log.compaction.compactor import compact_log
 from headrace.log.compaction.plan import plan_compaction
 from headrace.log.compaction.request import CompactionRequest, SegmentRange
-from headrace.log.compaction.swap import put_in_place
+from headrace.log.compaction.swap import apply_replacements
 from headrace.log.config import LogConfig
 from headrace.log.directory import LogDirectory
 from headrace.log.partition_log import PartitionLog
@@ -201,7 +201,7 @@ class CompactionScript:
             index_interval_bytes=CONFIG.index_interval_bytes,
         )
         before = len(read_records(log))
-        assert put_in_place(log, compact_log(log.files, request))
+        assert apply_replacements(log, compact_log(log.files, request))
         assert len(read_records(log)) < before
         self.clock.ms += 10
         log.remove_deleted(self.clock.now_ms())

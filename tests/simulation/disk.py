@@ -107,7 +107,7 @@ class SimulatedFile:
         self.read_failed = False
         return bytes(inode.visible[position : position + size])
 
-    def read_at_once(self, position: int, buffer: bytearray | memoryview) -> int:
+    def read_cached(self, position: int, buffer: bytearray | memoryview) -> int:
         if self._disk.faults.reads_wait:
             return 0
         data = self.read(position, len(buffer))

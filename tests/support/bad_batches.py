@@ -13,7 +13,7 @@ from struct import pack_into
 from headrace.core.errors import ErrorCode
 from headrace.protocol.compression import Codec
 from headrace.protocol.records.decode import Record
-from headrace.protocol.records.encode import encode_batch, encode_record, seal_batch
+from headrace.protocol.records.encode import encode_batch, encode_record, pack_batch
 from headrace.protocol.records.patch import refresh_crc
 from headrace.protocol.records.validate import BatchRules
 
@@ -78,7 +78,7 @@ def _flip(position: int) -> bytes:
 def _raw(payload: bytes, count: int, codec: int = Codec.NONE) -> bytes:
     """A well-sealed batch around whatever payload."""
     return bytes(
-        seal_batch(
+        pack_batch(
             payload,
             attributes=codec,
             last_offset_delta=count - 1,

@@ -13,9 +13,9 @@ from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
 from headrace.groups.offset_requests import commit
 from headrace.groups.records import decode, encode
+from headrace.groups.result import ClientInfo, PendingReply, Reply, Result
 from headrace.groups.settings import GroupSettings
-from headrace.groups.shard import Shard
-from headrace.groups.step import Answer, Caller, Step, Token
+from headrace.groups.shard import GroupShard
 from headrace.protocol.message import Message
 from headrace.protocol.messages.heartbeat import HeartbeatRequest
 from headrace.protocol.messages.join_group import (
@@ -59,12 +59,12 @@ class ClassicConsumer:
     assignment: frozenset[int] | None = None
     alive: bool = True
     fenced: bool = False
-    waits_for: Token | None = None
+    waits_for: Reply | None = None
     next_heartbeat_ms: int = 0
 
     def join(self) -> None:
         self.assignment = None
-        self.waits_for = token = self.world.token(self)
+        self.waits_for = reply = self.world.token(self)
         request = JoinGroupRequest(
             group_id=GROUP,
             session_timeout_ms=SESSION_MS,
@@ -74,12 +74,12 @@ class ClassicConsumer:
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name=PROTOCOL, metadata=SUBSCRIPTION)],
         )
-        caller = Caller(self.name, "/127.0.0.1", JOIN_VERSION, self.world.new_id(self))
-        step = self.world.step()
-        self.world.shard.join(request, caller, token, step)
-        self.world.carry_out(step)
+        client = ClientInfo(self.name, "/127.0.0.1", JOIN_VERSION, self.world.new_id(self))
+        result = self.world.new_result()
+        self.world.shard.join(request, client, reply, result)
+        self.world.append_and_reply(result)
 
-    def answered(self, response: Message) -> None:
+    def on_response(self, response: Message) -> None:
         self.waits_for = None
         if isinstance(response, JoinGroupResponse):
             self._joined(response)
@@ -92,7 +92,7 @@ class ClassicConsumer:
             self.join()
             return
         if response.error_code:
-            self._come_back(ErrorCode(response.error_code))
+            self._rejoin(ErrorCode(response.error_code))
             return
         self.member_id = response.member_id
         self.generation = response.generation_id
@@ -109,7 +109,7 @@ class ClassicConsumer:
         self._sync(shares)
 
     def _sync(self, shares: list[SyncGroupRequestAssignment]) -> None:
-        self.waits_for = token = self.world.token(self)
+        self.waits_for = reply = self.world.token(self)
         request = SyncGroupRequest(
             group_id=GROUP,
             generation_id=self.generation,
@@ -119,23 +119,23 @@ class ClassicConsumer:
             protocol_name=PROTOCOL,
             assignments=shares,
         )
-        step = self.world.step()
+        result = self.world.new_result()
         try:
-            self.world.shard.sync(request, token, step)
+            self.world.shard.sync(request, reply, result)
         except ApiError as error:
             self.waits_for = None
-            self._come_back(error.code)
-        self.world.carry_out(step)
+            self._rejoin(error.code)
+        self.world.append_and_reply(result)
 
     def _synced(self, response: SyncGroupResponse) -> None:
         if response.error_code:
-            self._come_back(ErrorCode(response.error_code))
+            self._rejoin(ErrorCode(response.error_code))
             return
         self.assignment = frozenset(response.assignment)
         self.next_heartbeat_ms = self.world.now_ms + HEARTBEAT_MS
         self.world.owns(self)
 
-    def _come_back(self, code: ErrorCode) -> None:
+    def _rejoin(self, code: ErrorCode) -> None:
         if code is ErrorCode.FENCED_INSTANCE_ID:
             self.fenced = True
             self.assignment = None
@@ -153,21 +153,21 @@ class ClassicConsumer:
             group_instance_id=self.instance_id,
         )
         try:
-            self.world.shard.heartbeat(request, self.world.step())
+            self.world.shard.heartbeat(request, self.world.new_result())
         except ApiError as error:
-            self._come_back(error.code)
+            self._rejoin(error.code)
 
     def leave(self) -> None:
         self.alive = False
         self.assignment = None
         identity = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)
-        step = self.world.step()
+        result = self.world.new_result()
         try:
             request = LeaveGroupRequest(group_id=GROUP, members=[identity])
-            self.world.shard.leave(request, self.world.token(None), step)
+            self.world.shard.leave(request, self.world.token(None), result)
         except ApiError:
             return  # the group does not know it any more: gone either way
-        self.world.carry_out(step)
+        self.world.append_and_reply(result)
 
     def commit(self, partition: int, offset: int) -> ErrorCode:
         request = OffsetCommitRequest(
@@ -186,12 +186,12 @@ class ClassicConsumer:
                 )
             ],
         )
-        step = self.world.step()
+        result = self.world.new_result()
         try:
-            commit(self.world.shard, request, 9, self.world.token(None), step)
+            commit(self.world.shard, request, 9, self.world.token(None), result)
         except ApiError as error:
             return error.code
-        self.world.carry_out(step)
+        self.world.append_and_reply(result)
         return ErrorCode.NONE
 
 
@@ -201,7 +201,7 @@ class ClassicWorld:
 
     partitions: int = 12
     settings: GroupSettings = field(default_factory=GroupSettings)
-    shard: Shard = field(default_factory=Shard)
+    shard: GroupShard = field(default_factory=GroupShard)
     now_ms: int = 1_000_000
     log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
     consumers: list[ClassicConsumer] = field(default_factory=list)
@@ -210,7 +210,7 @@ class ClassicWorld:
     _tokens: dict[int, ClassicConsumer | None] = field(default_factory=dict)
     _ids: int = 0
     _running: bool = False
-    _answers: list[Answer] = field(default_factory=list)
+    _answers: list[PendingReply] = field(default_factory=list)
 
     def start(self, instance_id: str | None = None) -> ClassicConsumer:
         consumer = ClassicConsumer(self, f"c{len(self.consumers)}", instance_id)
@@ -226,26 +226,26 @@ class ClassicWorld:
         self._ids += 1
         return f"{consumer.instance_id or consumer.name}-{self._ids:04}"
 
-    def step(self) -> Step:
-        return Step(self.now_ms, self.now_ms, self.settings)
+    def new_result(self) -> Result:
+        return Result(self.now_ms, self.now_ms, self.settings)
 
-    def carry_out(self, step: Step) -> None:
+    def append_and_reply(self, result: Result) -> None:
         """Append, apply, and deliver the answers, one after the other."""
-        for record, applied, _ in step.writes:
+        for record, applied, _ in result.pending_records:
             self.log.append(encode(record))
             if not applied:
                 self.shard.apply(record)
-        self._answers += step.answers
+        self._answers += result.pending_replies
         if self._running:
             return
         self._running = True
         while self._answers:
-            token, response = self._answers.pop(0)
-            assert isinstance(token, int)
-            consumer = self._tokens[token]
+            reply, response = self._answers.pop(0)
+            assert isinstance(reply, int)
+            consumer = self._tokens[reply]
             # Whoever has died, or asked again since, does not read this answer.
-            if consumer is not None and consumer.alive and consumer.waits_for == token:
-                consumer.answered(response)
+            if consumer is not None and consumer.alive and consumer.waits_for == reply:
+                consumer.on_response(response)
         self._running = False
 
     def owns(self, consumer: ClassicConsumer) -> None:
@@ -278,16 +278,16 @@ class ClassicWorld:
                 ):
                     consumer.heartbeat()
             if deadline is not None and deadline <= self.now_ms:
-                step = self.step()
-                self.shard.expire(GROUP, step)
-                self.carry_out(step)
+                result = self.new_result()
+                self.shard.expire(GROUP, result)
+                self.append_and_reply(result)
                 later = self.shard.next_deadline_ms(GROUP)
                 assert later is None or later > deadline, "time stands still"
         self.now_ms = end
 
-    def replayed(self) -> Shard:
+    def replayed(self) -> GroupShard:
         """The shard that a restart builds from the log."""
-        shard = Shard()
+        shard = GroupShard()
         for key, value in self.log:
             record = decode(key, value)
             assert record is not None
@@ -297,7 +297,7 @@ class ClassicWorld:
     def restart(self) -> None:
         """The broker is killed and comes back; parked requests are sent again."""
         self.shard = self.replayed()
-        self.shard.loaded(self.step())
+        self.shard.loaded(self.new_result())
         for consumer in self.consumers:
             if consumer.alive and not consumer.fenced and consumer.waits_for is not None:
                 consumer.waits_for = None

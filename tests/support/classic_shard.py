@@ -6,9 +6,9 @@ from typing import TypeVar
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.classic.group import ClassicGroup
 from headrace.groups.records import GroupRecord, decode, encode
+from headrace.groups.result import ClientInfo, Result
 from headrace.groups.settings import GroupSettings
-from headrace.groups.shard import Shard
-from headrace.groups.step import Caller, Step
+from headrace.groups.shard import GroupShard
 from headrace.protocol.message import Message
 from headrace.protocol.messages.heartbeat import HeartbeatRequest
 from headrace.protocol.messages.join_group import (
@@ -46,7 +46,7 @@ class ClassicShard:
 
     settings: GroupSettings = AT_ONCE
     now_ms: int = 1_000
-    shard: Shard = field(default_factory=Shard)
+    shard: GroupShard = field(default_factory=GroupShard)
     log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
     answers: dict[str, Message] = field(default_factory=dict)
 
@@ -56,21 +56,21 @@ class ClassicShard:
         assert isinstance(group, ClassicGroup)
         return group
 
-    def step(self) -> Step:
-        return Step(self.now_ms, self.now_ms, self.settings)
+    def new_result(self) -> Result:
+        return Result(self.now_ms, self.now_ms, self.settings)
 
-    def finish(self, step: Step) -> None:
-        for record, applied, _ in step.writes:
+    def finish(self, result: Result) -> None:
+        for record, applied, _ in result.pending_records:
             self.log.append(encode(record))
             if not applied:
                 self.shard.apply(record)
-        for token, response in step.answers:
-            assert isinstance(token, str)
-            self.answers[token] = response
+        for reply, response in result.pending_replies:
+            assert isinstance(reply, str)
+            self.answers[reply] = response
 
     def join(
         self,
-        token: str,
+        reply: str,
         member_id: str = "",
         *,
         version: int = 9,
@@ -80,7 +80,7 @@ class ClassicShard:
         rebalance_ms: int = REBALANCE_MS,
     ) -> None:
         """Send a join; whoever comes without an id would get `<token>-id`."""
-        self.answers.pop(token, None)
+        self.answers.pop(reply, None)
         request = JoinGroupRequest(
             group_id=GROUP,
             session_timeout_ms=SESSION_MS,
@@ -92,35 +92,37 @@ class ClassicShard:
                 JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols
             ],
         )
-        step = self.step()
-        self.shard.join(request, Caller("client", "/host", version, f"{token}-id"), token, step)
-        self.finish(step)
+        result = self.new_result()
+        self.shard.join(
+            request, ClientInfo("client", "/host", version, f"{reply}-id"), reply, result
+        )
+        self.finish(result)
 
-    def enter(self, token: str, *, instance_id: str | None = None) -> str:
+    def enter(self, reply: str, *, instance_id: str | None = None) -> str:
         """Both joins of a new member; its id."""
-        self.join(token, instance_id=instance_id)
+        self.join(reply, instance_id=instance_id)
         if instance_id is None:
-            assert self.joined(token).error_code == ErrorCode.MEMBER_ID_REQUIRED
-            self.join(token, f"{token}-id")
-        return f"{token}-id"
+            assert self.joined(reply).error_code == ErrorCode.MEMBER_ID_REQUIRED
+            self.join(reply, f"{reply}-id")
+        return f"{reply}-id"
 
-    def joined(self, token: str) -> JoinGroupResponse:
-        return self._answer(token, JoinGroupResponse)
+    def joined(self, reply: str) -> JoinGroupResponse:
+        return self._answer(reply, JoinGroupResponse)
 
     def sync(
         self,
-        token: str,
+        reply: str,
         shares: dict[str, bytes] | None = None,
         *,
         member_id: str | None = None,
         generation: int | None = None,
         instance_id: str | None = None,
     ) -> None:
-        self.answers.pop(token, None)
+        self.answers.pop(reply, None)
         request = SyncGroupRequest(
             group_id=GROUP,
             generation_id=self.group.generation if generation is None else generation,
-            member_id=f"{token}-id" if member_id is None else member_id,
+            member_id=f"{reply}-id" if member_id is None else member_id,
             group_instance_id=instance_id,
             protocol_type="consumer",
             protocol_name=self.group.protocol,
@@ -129,12 +131,12 @@ class ClassicShard:
                 for member, share in (shares or {}).items()
             ],
         )
-        step = self.step()
-        self.shard.sync(request, token, step)
-        self.finish(step)
+        result = self.new_result()
+        self.shard.sync(request, reply, result)
+        self.finish(result)
 
-    def synced(self, token: str) -> SyncGroupResponse:
-        return self._answer(token, SyncGroupResponse)
+    def synced(self, reply: str) -> SyncGroupResponse:
+        return self._answer(reply, SyncGroupResponse)
 
     def heartbeat(
         self, member_id: str, generation: int | None = None, instance_id: str | None = None
@@ -146,7 +148,7 @@ class ClassicShard:
             group_instance_id=instance_id,
         )
         try:
-            self.shard.heartbeat(request, self.step())
+            self.shard.heartbeat(request, self.new_result())
         except ApiError as error:
             return error.code
         return ErrorCode.NONE
@@ -160,9 +162,9 @@ class ClassicShard:
                 for member_id, instance_id in members
             ],
         )
-        step = self.step()
-        self.shard.leave(request, "leaving", step)
-        self.finish(step)
+        result = self.new_result()
+        self.shard.leave(request, "leaving", result)
+        self.finish(result)
         answers = self._answer("leaving", LeaveGroupResponse).members
         return [answer.error_code for answer in answers]
 
@@ -174,9 +176,9 @@ class ClassicShard:
             if deadline is None or deadline > end:
                 break
             self.now_ms = max(self.now_ms, deadline)
-            step = self.step()
-            self.shard.expire(GROUP, step)
-            self.finish(step)
+            result = self.new_result()
+            self.shard.expire(GROUP, result)
+            self.finish(result)
             later = self.shard.next_deadline_ms(GROUP)
             assert later is None or later > deadline, "the deadline does not move"
         self.now_ms = end
@@ -192,16 +194,16 @@ class ClassicShard:
         self.sync("a", {first: b"one", second: b"two"})
         return first, second
 
-    def replayed(self) -> Shard:
+    def replayed(self) -> GroupShard:
         """What a restart makes of the log."""
-        shard = Shard()
+        shard = GroupShard()
         for key, value in self.log:
             record = decode(key, value)
             assert isinstance(record, GroupRecord)
             shard.apply(record)
         return shard
 
-    def _answer(self, token: str, kind: type[M]) -> M:
-        answer = self.answers[token]
+    def _answer(self, reply: str, kind: type[M]) -> M:
+        answer = self.answers[reply]
         assert isinstance(answer, kind)
         return answer

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from headrace.client.core.cluster import Cluster
-from headrace.client.core.flows import Ask, AskMany, Effect, Flow, Pause, Session, T
+from headrace.client.core.operations import (
+    ClientOperation,
+    Effect,
+    SendAll,
+    SendRequest,
+    Session,
+    Sleep,
+    T,
+)
 from headrace.client.core.settings import ClientSettings
 from headrace.core.errors import HeadraceError
 from headrace.protocol.message import Message
@@ -18,7 +26,7 @@ from headrace.protocol.messages.metadata import (
 TOPIC_ID = UUID(int=7)
 
 
-class Steady:
+class FixedRandomness:
     """Randomness without surprise: no jitter."""
 
     def uuid(self) -> UUID:
@@ -44,7 +52,7 @@ def make_session(clock: ManualClock | None = None, **settings: int) -> Session:
     return Session(
         settings=made,
         cluster=Cluster(made.addresses),
-        randomness=Steady(),
+        randomness=FixedRandomness(),
         now_ms=ManualClock() if clock is None else clock,
         connected=list,
     )
@@ -88,37 +96,39 @@ def metadata(
     )
 
 
-class Play:
+class OperationDriver:
     """Drives a flow by hand: shows what it asks for, and takes the answers."""
 
-    def __init__(self, flow: Flow[T]) -> None:
-        self._flow = flow
+    def __init__(self, operation: ClientOperation[T]) -> None:
+        self._flow = operation
         self.result: object = None
         self.is_done = False
         self.effect: Effect | None = None
         self._step(None)
 
-    def answer(self, value: Message | HeadraceError | list[Message | HeadraceError] | None) -> None:
+    def respond(
+        self, value: Message | HeadraceError | list[Message | HeadraceError] | None
+    ) -> None:
         """Resume with an answer; an error is raised where a single answer was awaited."""
         self._step(value)
 
     def pass_time(self, clock: ManualClock) -> float:
         """Let a pause pass; returns how long it was."""
-        assert isinstance(self.effect, Pause), self.effect
+        assert isinstance(self.effect, Sleep), self.effect
         ms = self.effect.ms
         clock.ms += ms
         self._step(None)
         return ms
 
-    def ask(self) -> Ask:
+    def send(self) -> SendRequest:
         """The one request the flow is waiting for."""
-        assert isinstance(self.effect, Ask), self.effect
+        assert isinstance(self.effect, SendRequest), self.effect
         return self.effect
 
-    def asks(self) -> Sequence[Ask]:
+    def requests(self) -> Sequence[SendRequest]:
         """The requests the flow is waiting for."""
-        assert isinstance(self.effect, AskMany), self.effect
-        return self.effect.asks
+        assert isinstance(self.effect, SendAll), self.effect
+        return self.effect.requests
 
     def _step(self, value: object) -> None:
         try:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from headrace.log.at_once import NotAtHand, may_wait
+from headrace.log.page_cache import NotInPageCache, may_read_disk
 from headrace.log.real_files import RealFile
 from headrace.node.node import Node
 
@@ -30,13 +30,13 @@ class ColdDisk:
         """As after a restart: nothing is in memory, nor where readers have been."""
         for partition in node.services.replicas:
             for segment in partition.log.segments:
-                segment._boundaries = None
+                segment._read_positions = None
         self.is_cold = True
 
     def read(self, file: RealFile, position: int, size: int) -> bytes:
         if self.is_cold and self._part in file.path and (file.path, position) not in self._warm:
-            if not may_wait():
-                raise NotAtHand(file, position, size)
+            if not may_read_disk():
+                raise NotInPageCache(file, position, size)
             if threading.get_ident() == self._loop:
                 self.reads_of_the_loop += 1
             elif self.is_well.wait(GIVE_UP_SECONDS) and not self.forgets:

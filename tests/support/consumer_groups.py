@@ -12,14 +12,14 @@ from uuid import UUID
 from headrace.controller.image import Image, PartitionRegistration, Topic
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NodeId, Offset
-from headrace.groups import consumer_steps
+from headrace.groups import consumer_group_requests
 from headrace.groups.consumer.assignors.model import TopicIdPartition
 from headrace.groups.consumer.group import ConsumerGroup
 from headrace.groups.consumer.settings import ConsumerGroupSettings
 from headrace.groups.records import GroupRecord, decode, encode
+from headrace.groups.result import ClientInfo, Result
 from headrace.groups.settings import GroupSettings
-from headrace.groups.shard import Shard
-from headrace.groups.step import Caller, Step
+from headrace.groups.shard import GroupShard
 from headrace.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -42,8 +42,8 @@ class Coordinator:
 
     def __init__(self, **settings: Any) -> None:
         self.settings = GroupSettings(consumer=ConsumerGroupSettings(**settings))
-        self.shard = Shard()
-        self.restarted = Shard()
+        self.shard = GroupShard()
+        self.restarted = GroupShard()
         """What a restart would find: fed with bytes, record by record."""
         self.log: list[tuple[bytes, bytes | None]] = []
         self.image = Image("cluster", Offset(0))
@@ -89,26 +89,26 @@ class Coordinator:
         assert isinstance(group, ConsumerGroup)
         return group
 
-    def step(self) -> Step:
-        return Step(self.now_ms, self.now_ms, self.settings, self.image)
+    def new_result(self) -> Result:
+        return Result(self.now_ms, self.now_ms, self.settings, self.image)
 
-    def keep(self, step: Step) -> list[Any]:
+    def keep(self, result: Result) -> list[Any]:
         """Write what a step decided; return its answers."""
-        for record, applied, _ in step.writes:
+        for record, applied, _ in result.pending_records:
             if not applied:
                 self.shard.apply(record)
             self.log.append(encode(record))
             _replay(self.restarted, *self.log[-1])
-        return [answer.response for answer in step.answers]
+        return [answer.response for answer in result.pending_replies]
 
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, *, api_version: int = 1
     ) -> ConsumerGroupHeartbeatResponse:
         """Raises ApiError where the broker would answer with an error."""
-        step = self.step()
-        caller = Caller("client", "/127.0.0.1", api_version, "new-member")
-        consumer_steps.consumer_heartbeat(self.shard, request, caller, None, step)
-        answers = self.keep(step)
+        result = self.new_result()
+        client = ClientInfo("client", "/127.0.0.1", api_version, "new-member")
+        consumer_group_requests.consumer_heartbeat(self.shard, request, client, None, result)
+        answers = self.keep(result)
         assert isinstance(answers[-1], ConsumerGroupHeartbeatResponse)
         return answers[-1]
 
@@ -120,20 +120,20 @@ class Coordinator:
             if deadline_ms is None or deadline_ms > end_ms:
                 break
             self.now_ms = max(self.now_ms, deadline_ms)
-            step = self.step()
-            self.shard.expire(GROUP, step)
-            self.keep(step)
+            result = self.new_result()
+            self.shard.expire(GROUP, result)
+            self.keep(result)
         self.now_ms = end_ms
 
     def restart(self) -> None:
         """Go on with the shard that the log gives."""
-        self.shard = Shard()
+        self.shard = GroupShard()
         for key, value in self.log:
             _replay(self.shard, key, value)
-        self.shard.loaded(self.step())
+        self.shard.loaded(self.new_result())
 
 
-def _replay(shard: Shard, key: bytes, value: bytes | None) -> None:
+def _replay(shard: GroupShard, key: bytes, value: bytes | None) -> None:
     record = decode(key, value)
     assert isinstance(record, GroupRecord)
     shard.apply(record)

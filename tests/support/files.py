@@ -28,7 +28,7 @@ class BytesFile:
         self.read_failed = False
         return self.data[position : position + size]
 
-    def read_at_once(self, position: int, buffer: bytearray | memoryview) -> int:
+    def read_cached(self, position: int, buffer: bytearray | memoryview) -> int:
         if self.is_cold:
             return 0
         data = self.read(position, len(buffer))

@@ -96,7 +96,7 @@ class GroupHistory:
         )
 
 
-class Journal:
+class MemberLog:
     """The events of one member, as JSON lines in a file; safe to read after a SIGKILL."""
 
     def __init__(self, path: Path) -> None:
@@ -114,7 +114,7 @@ def now() -> int:
     return time.monotonic_ns()
 
 
-def read_journal(member: str, path: Path, ended: int, history: GroupHistory) -> None:
+def read_member_log(member: str, path: Path, ended: int, history: GroupHistory) -> None:
     """Add what a member wrote; `ended` is when it was known to be gone."""
     _Reader(member, ended, history).read(_lines(path))
 

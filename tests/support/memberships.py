@@ -10,7 +10,15 @@ from typing import TypeVar
 from uuid import UUID
 
 from headrace.client.core.backoff import Backoff
-from headrace.client.core.membership import Change, LookUp, Membership, SeenTopic, Send, Step, Wait
+from headrace.client.core.membership import (
+    Action,
+    CoordinatorRequest,
+    FindTopics,
+    FoundTopic,
+    Membership,
+    PartitionsChange,
+    WaitUntil,
+)
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.protocol.message import Message
@@ -21,60 +29,60 @@ from headrace.protocol.messages.consumer_group_heartbeat import (
 )
 from headrace.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from headrace.protocol.messages.sync_group import SyncGroupResponse
-from tests.support.client_core import Steady
+from tests.support.client_core import FixedRandomness
 
 M = TypeVar("M", bound=Message)
 
 
 def steady_backoff() -> Backoff:
     """100 ms, then twice as long each time, without jitter."""
-    return Backoff(100, 1000, Steady())
+    return Backoff(100, 1000, FixedRandomness())
 
 
-class Driven:
+class MembershipDriver:
     """A membership with a clock, stepped by hand; notes what the program is told."""
 
     def __init__(self, membership: Membership) -> None:
         self.membership = membership
         self.now_ms = 0.0
-        self.told: list[tuple[Change, list[int]]] = []
-        membership.clock.begin()
+        self.told: list[tuple[PartitionsChange, list[int]]] = []
+        membership.poll_timer.begin()
 
-    def step(self) -> Step:
-        return self.membership.step(self.now_ms)
+    def next_action(self) -> Action:
+        return self.membership.next_action(self.now_ms)
 
     def send(self, kind: type[M]) -> M:
         """The request that is due now, which must be of this kind."""
-        step = self.step()
-        assert isinstance(step, Send), step
-        assert isinstance(step.request, kind), step.request
-        return step.request
+        action = self.next_action()
+        assert isinstance(action, CoordinatorRequest), action
+        assert isinstance(action.request, kind), action.request
+        return action.request
 
-    def answer(self, outcome: Message | HeadraceError) -> None:
-        self.membership.answered(outcome, self.now_ms)
+    def respond(self, outcome: Message | HeadraceError) -> None:
+        self.membership.on_response(outcome, self.now_ms)
 
     def wait(self) -> float:
         """Nothing is due; how long until something is."""
-        step = self.step()
-        assert isinstance(step, Wait), step
-        return step.until_ms - self.now_ms
+        action = self.next_action()
+        assert isinstance(action, WaitUntil), action
+        return action.until_ms - self.now_ms
 
-    def look_up(self, topics: Sequence[SeenTopic] | None) -> LookUp:
+    def look_up(self, topics: Sequence[FoundTopic] | None) -> FindTopics:
         """Answer the look-up that is due now."""
-        step = self.step()
-        assert isinstance(step, LookUp), step
-        self.membership.looked_up(topics, self.now_ms)
-        return step
+        action = self.next_action()
+        assert isinstance(action, FindTopics), action
+        self.membership.topics_found(topics, self.now_ms)
+        return action
 
-    def poll(self) -> list[tuple[Change, list[int]]]:
+    def poll(self) -> list[tuple[PartitionsChange, list[int]]]:
         """The program polls and hears everything there is; the partition numbers of each."""
-        heard: list[tuple[Change, list[int]]] = []
-        self.membership.clock.begin()
-        self.membership.come_back()
+        heard: list[tuple[PartitionsChange, list[int]]] = []
+        self.membership.poll_timer.begin()
+        self.membership.rejoin_if_stale()
         while (notice := self.membership.notice()) is not None:
             heard.append((notice.change, [each.partition for each in notice.partitions]))
             self.membership.acknowledge(notice)
-            self.membership.come_back()
+            self.membership.rejoin_if_stale()
         self.told += heard
         return heard
 
@@ -83,7 +91,7 @@ class Driven:
         return [each.partition for each in self.membership.owned]
 
 
-def heartbeat_answer(
+def heartbeat_response(
     *,
     epoch: int = 1,
     assigned: Mapping[UUID, Sequence[int]] | None = None,
@@ -109,7 +117,7 @@ def heartbeat_answer(
     )
 
 
-def join_answer(
+def join_response(
     *,
     generation: int = 1,
     member_id: str = "me",
@@ -135,7 +143,7 @@ def join_answer(
     )
 
 
-def sync_answer(assignment: bytes = b"", error_code: int = 0) -> SyncGroupResponse:
+def sync_response(assignment: bytes = b"", error_code: int = 0) -> SyncGroupResponse:
     """An answer to a sync."""
     return SyncGroupResponse(
         error_code=error_code,

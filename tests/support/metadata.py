@@ -109,7 +109,7 @@ class MetadataNode(Generic[Disk]):
     def kill(self) -> None:
         """End as a killed process would: nothing is written any more, the lock is free."""
         self.controller.kill()
-        self.directory.abandon()
+        self.directory.release_lock()
 
 
 def machine(config: BrokerConfig | None = None, seed: int = 1) -> MetadataMachine:

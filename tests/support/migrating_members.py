@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.core.errors import ApiError, ErrorCode
-from headrace.groups.step import Caller
+from headrace.groups.result import ClientInfo
 from headrace.protocol.messages.heartbeat import HeartbeatRequest
 from headrace.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -70,12 +70,12 @@ class ClassicClient:
                 for name in self.protocols
             ],
         )
-        step = self.coordinator.step()
-        caller = Caller("classic", "/127.0.0.1", 9, self._new_id())
+        result = self.coordinator.new_result()
+        client = ClientInfo("classic", "/127.0.0.1", 9, self._new_id())
         try:
-            self.coordinator.shard.join(request, caller, self, step)
+            self.coordinator.shard.join(request, client, self, result)
         finally:
-            answers = self.coordinator.keep(step)
+            answers = self.coordinator.keep(result)
         for response in answers:
             assert isinstance(response, JoinGroupResponse)
             if response.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
@@ -107,12 +107,12 @@ class ClassicClient:
                 for member_id, share in (shares or {}).items()
             ],
         )
-        step = self.coordinator.step()
+        result = self.coordinator.new_result()
         try:
-            self.coordinator.shard.sync(request, self, step)
+            self.coordinator.shard.sync(request, self, result)
         except ApiError as error:
             return error.code
-        for response in self.coordinator.keep(step):
+        for response in self.coordinator.keep(result):
             assert isinstance(response, SyncGroupResponse)
             if response.error_code == ErrorCode.NONE:
                 assignment, _ = decode_versioned(ConsumerProtocolAssignment, response.assignment)
@@ -129,24 +129,24 @@ class ClassicClient:
             member_id=self.member_id,
             group_instance_id=self.instance_id,
         )
-        step = self.coordinator.step()
+        result = self.coordinator.new_result()
         try:
-            response = self.coordinator.shard.heartbeat(request, step)
+            response = self.coordinator.shard.heartbeat(request, result)
         except ApiError as error:
             return error.code
-        self.coordinator.keep(step)
+        self.coordinator.keep(result)
         return ErrorCode(response.error_code)
 
     def leave(self, **identity: Any) -> list[ErrorCode]:
         leaving = MemberIdentity(
             **({"member_id": self.member_id, "group_instance_id": self.instance_id} | identity)
         )
-        step = self.coordinator.step()
+        result = self.coordinator.new_result()
         request = LeaveGroupRequest(group_id=GROUP, members=[leaving])
-        self.coordinator.shard.leave(request, self, step)
+        self.coordinator.shard.leave(request, self, result)
         answers = [
             answer
-            for answer in self.coordinator.keep(step)
+            for answer in self.coordinator.keep(result)
             if isinstance(answer, LeaveGroupResponse)
         ]
         return [ErrorCode(each.error_code) for each in answers[0].members]

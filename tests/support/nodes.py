@@ -8,10 +8,10 @@ from pathlib import Path
 
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.files import Buffer
-from headrace.core.seams import Clock
+from headrace.core.runtime import Clock
 from headrace.log.real_files import RealFile
 from headrace.node.node import Node
-from headrace.node.real_seams import RealClock, RealRandomness, ThreadExecutor
+from headrace.node.system import RealClock, RealRandomness, ThreadExecutor
 from headrace.security.authorizer import Authorizer
 from headrace.testing.unsynced_files import UnsyncedFileSystem
 

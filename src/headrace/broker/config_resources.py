@@ -7,7 +7,7 @@ from headrace.broker.context import RequestContext
 from headrace.controller.commands import ConfigAlteration
 from headrace.controller.image import ConfigResourceType
 from headrace.core.errors import ApiError
-from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from headrace.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 
 class Resource(Protocol):
@@ -20,7 +20,7 @@ class Resource(Protocol):
 R = TypeVar("R", bound=Resource)
 
 
-def authorize(ctx: RequestContext, operation: Operation, resource_type: int, name: str) -> None:
+def authorize(ctx: RequestContext, operation: AclOperation, resource_type: int, name: str) -> None:
     """Configs of a topic belong to the topic, those of a group to it, all others to the cluster."""
     if resource_type == ConfigResourceType.TOPIC:
         ctx.require(operation, ResourceType.TOPIC, name)
@@ -39,7 +39,7 @@ def alterable(
     for resource in resources:
         kind, name = resource.resource_type, resource.resource_name
         try:
-            authorize(ctx, Operation.ALTER_CONFIGS, kind, name)
+            authorize(ctx, AclOperation.ALTER_CONFIGS, kind, name)
             allowed.append(resource)
         except ApiError as error:
             refused.append(ConfigAlteration(kind, name, error.code))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.files import Part
 from headrace.protocol.frames import encode_response_parts
-from headrace.security.authorizer import Action, Authorizer, Operation, ResourceType
+from headrace.security.authorizer import AclOperation, Action, Authorizer, ResourceType
 
 if TYPE_CHECKING:
     from headrace.broker.auto_creation import AutoCreation
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from headrace.controller.controller import Controller
     from headrace.core.broker_configs import BrokerConfig
     from headrace.core.ids import NodeId
-    from headrace.core.seams import Clock, Randomness
-    from headrace.groups.service import Groups
+    from headrace.core.runtime import Clock, Randomness
+    from headrace.groups.group_coordinator import GroupCoordinator
     from headrace.protocol.frames import RequestHeader
     from headrace.protocol.message import Message
     from headrace.replication.partition import Partition
-    from headrace.replication.replicas import Replicas
+    from headrace.replication.replica_manager import ReplicaManager
     from headrace.security.principal import Principal
 
 logger = logging.getLogger(__name__)
@@ -71,9 +71,9 @@ class Services:
         config: "BrokerConfig",
         node_id: "NodeId",
         controller: "Controller",
-        replicas: "Replicas",
+        replicas: "ReplicaManager",
         fetch_sessions: "FetchSessions",
-        make_groups: "Callable[[], Groups]",
+        make_groups: "Callable[[], GroupCoordinator]",
         producer_ids: "ProducerIds",
         authorizer: Authorizer,
         auto_creation: "AutoCreation",
@@ -90,7 +90,7 @@ class Services:
         self.replicas = replicas
         self.fetch_sessions = fetch_sessions
         self._make_groups = make_groups
-        self._groups: Groups | None = None
+        self._groups: GroupCoordinator | None = None
         self.producer_ids = producer_ids
         self.authorizer = authorizer
         self.auto_creation = auto_creation
@@ -102,7 +102,7 @@ class Services:
         self.randomness = randomness
 
     @property
-    def groups(self) -> "Groups":
+    def groups(self) -> "GroupCoordinator":
         """The group coordinator, made when it is first asked for: a broker without groups never
         loads their half of the protocol."""
         groups = self._groups
@@ -239,7 +239,7 @@ class RequestContext:
         """The wait is over."""
         self.started += self.services.meters.now() - self._parked
 
-    def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         return self.services.authorizer.allows(
             Action(
                 self.connection.principal,
@@ -250,7 +250,7 @@ class RequestContext:
             )
         )
 
-    def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+    def require(self, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
         """Refuse the whole request unless allowed; per-item refusals use `allows`."""
         if not self.allows(operation, resource_type, name):
             raise ApiError(_DENIED[resource_type])

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from headrace.core.seams import Executor
+from headrace.core.runtime import Executor
 
 T = TypeVar("T")
 

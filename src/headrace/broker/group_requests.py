@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from headrace.broker.context import RequestContext
 from headrace.core.errors import ApiError, ErrorCode
-from headrace.groups.journal import Reply
-from headrace.groups.step import Caller
+from headrace.groups.partition_writer import ReplyCallback
+from headrace.groups.result import ClientInfo
 from headrace.protocol.message import Message
 
 R = TypeVar("R", bound=Message)
@@ -14,7 +14,7 @@ R = TypeVar("R", bound=Message)
 
 def answering(
     ctx: RequestContext, request: R, refuse: Callable[[R, ErrorCode, str | None], Message]
-) -> Reply:
+) -> ReplyCallback:
     """A reply for the coordinator: its answer as it is, or the refusal of this API."""
 
     def reply(outcome: Message | ApiError) -> None:
@@ -26,8 +26,8 @@ def answering(
     return reply
 
 
-def caller(ctx: RequestContext, instance_id: str | None) -> Caller:
+def caller(ctx: RequestContext, instance_id: str | None) -> ClientInfo:
     """Who asks, with a member id in case it needs one: Kafka's form, readable in lists."""
     client_id = ctx.client_id or ""
     new_id = ctx.services.groups.new_member_id(client_id if instance_id is None else instance_id)
-    return Caller(client_id, ctx.connection.client_host, ctx.api_version, new_id)
+    return ClientInfo(client_id, ctx.connection.client_host, ctx.api_version, new_id)

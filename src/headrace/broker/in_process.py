@@ -23,15 +23,15 @@ from headrace.broker.dispatch import refusal
 from headrace.broker.pacing import Pace
 from headrace.broker.routes import ROUTES, Handler, Route
 from headrace.client.aio.client import AsyncClient
-from headrace.client.aio.link import Answer
+from headrace.client.aio.connection import ResponseFuture
 from headrace.client.core.cluster import BrokerAddress
-from headrace.client.core.failures import (
+from headrace.client.core.errors import (
     BrokerUnreachable,
     ClientClosed,
     RequestTimedOut,
     UnsupportedApi,
 )
-from headrace.client.core.flows import Ask
+from headrace.client.core.operations import SendRequest
 from headrace.client.core.settings import ClientSettings
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.files import FileRange
@@ -76,7 +76,11 @@ class InProcessContext(RequestContext):
     __slots__ = ("_link", "deadline", "future")
 
     def __init__(
-        self, services: Services, link: "InProcessLink", header: RequestHeader, future: Answer
+        self,
+        services: Services,
+        link: "InProcessLink",
+        header: RequestHeader,
+        future: ResponseFuture,
     ) -> None:
         meters = services.meters
         meter = meters.of(header.api_key)
@@ -164,9 +168,9 @@ class InProcessLink:
     def in_flight(self) -> int:
         return len(self._calls)
 
-    def submit(self, ask: Ask) -> Answer:
+    def submit(self, ask: SendRequest) -> ResponseFuture:
         """Start a request in its handler; never waits."""
-        future: Answer = self._loop.create_future()
+        future: ResponseFuture = self._loop.create_future()
         if self._closed:
             future.set_exception(BrokerUnreachable("the way into the broker was closed"))
             return future
@@ -178,7 +182,7 @@ class InProcessLink:
             return future
         header = RequestHeader(request.schema.api_key or 0, version, 0, self._client_id, 0)
         context = InProcessContext(self._services, self, header, future)
-        if ask.expects_answer:
+        if ask.expects_response:
             self._expect(context, ask.timeout_ms)
         else:
             future.set_result(None)
@@ -303,7 +307,7 @@ class InProcessLink:
 _loaded: dict[int, tuple[Route, Handler]] = {}
 
 
-def _handler(ask: Ask) -> tuple[Handler, int]:
+def _handler(ask: SendRequest) -> tuple[Handler, int]:
     """The handler of a request and the version to speak with it."""
     schema = ask.request.schema
     api_key = -1 if schema.api_key is None else schema.api_key
@@ -370,7 +374,7 @@ def in_process_client(
 
     return AsyncClient(
         settings or ClientSettings(_NOWHERE, client_id=f"headrace-{door}"),
-        links=link,
+        connection_factory=link,
         clock=services.clock,
         randomness=services.randomness,
     )

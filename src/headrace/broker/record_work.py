@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from headrace.core.seams import Executor
+from headrace.core.runtime import Executor
 from headrace.protocol.records.budget import OverBudget
 
 T = TypeVar("T")

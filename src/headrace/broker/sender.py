@@ -239,7 +239,7 @@ class Sender:
                 break
             piece = self._memory.room(part.size)
             try:
-                count = part.file.read_at_once(part.position, piece)
+                count = part.file.read_cached(part.position, piece)
             except OSError as error:
                 self._fail(error)
                 return

@@ -6,7 +6,7 @@ from headrace.core.listeners import WILDCARDS
 from headrace.security.authorizer import (
     CLUSTER_NAME,
     OPERATIONS_ON,
-    Operation,
+    AclOperation,
     ResourceType,
 )
 
@@ -44,6 +44,6 @@ def topic_operations(ctx: RequestContext, name: str, asked: bool) -> int:
 def cluster_operations(ctx: RequestContext, asked: bool) -> int:
     if not asked:
         return NOT_ASKED
-    if not ctx.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if not ctx.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return authorized_operations(ctx, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -161,7 +161,7 @@ def _records(
     watch = ConsumerStatus()
     while ends is None or any(reader.position(each) < ends[each] for each in starts):
         found = reader.poll(timeout_ms=POLL_MS)
-        watch.report_broker(reader.trouble)
+        watch.report_broker(reader.last_error)
         for where, records in found.items():
             for record in records:
                 if ends is None or record.offset < ends[where]:

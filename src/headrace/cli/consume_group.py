@@ -70,7 +70,7 @@ def shared_records(
         while left is None or left > 0:
             wanted = _RECORDS_PER_POLL if left is None else min(left, _RECORDS_PER_POLL)
             found = consumer.poll(POLL_MS, wanted)
-            watch.report_broker(consumer.trouble)
+            watch.report_broker(consumer.last_error)
             watch.report_group(settings.group_id, has_partitions=bool(found or consumer.assignment))
             for where, records in found.items():
                 for record in records:

@@ -27,7 +27,7 @@ COMMANDS = {
 }
 
 FAILED, UNREACHABLE, LATE, INTERRUPTED = 1, 3, 4, 130
-_UNREACHABLE = ("BrokerUnreachable", "BrokerNotReached", "BadFrame", "RequestTimedOut")
+_UNREACHABLE = ("BrokerUnreachable", "ConnectFailed", "BadFrame", "RequestTimedOut")
 
 
 def build(only: str | None = None) -> typer.Typer:

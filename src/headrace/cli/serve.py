@@ -129,7 +129,7 @@ async def _serve(config: "BrokerConfig") -> None:
     await _open_extra_listeners(node, config.logging_format)
     if not await _is_set_within(stopping, FIRST_CLIENTS_SECONDS):
         # By a thread, rather than by the first member of a group while everybody waits.
-        await asyncio.to_thread(import_module, "headrace.groups.service")
+        await asyncio.to_thread(import_module, "headrace.groups.group_coordinator")
         gc.collect()
         gc.freeze()
     await stopping.wait()

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.core.consumer_settings import ConsumerSettings
-from headrace.client.core.failures import (
+from headrace.client.core.errors import (
     BrokerUnreachable,
     BufferFull,
     CallTimedOut,

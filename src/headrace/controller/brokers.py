@@ -18,7 +18,7 @@ from headrace.controller.records import (
 )
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NodeId
-from headrace.machine.shape import Decision
+from headrace.machine.interface import Decision
 
 UNFENCE = -1
 """In a BrokerRegistrationChangeRecord: the broker is no longer fenced."""

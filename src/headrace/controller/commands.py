@@ -10,7 +10,7 @@ from uuid import UUID
 from headrace.controller.image import UNASSIGNED_DIRECTORY, BrokerEndpoint
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import NO_TOPIC_ID, NodeId
-from headrace.machine.shape import Command
+from headrace.machine.interface import Command
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from headrace.core.errors import ApiError, ErrorCode, InvalidConfig
 from headrace.core.group_configs import GROUP_KEYS
 from headrace.core.group_configs import validate as validate_group
 from headrace.core.topic_configs import TOPIC_KEYS, validate_together
-from headrace.machine.shape import Decision
+from headrace.machine.interface import Decision
 
 Change = TypeVar("Change", ConfigsToReplace, ConfigsToAlter)
 Values = Mapping[str, str]

@@ -25,10 +25,10 @@ from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import StorageError, StorageUnavailable
 from headrace.core.files import FileSystem
 from headrace.core.ids import NodeId
-from headrace.core.seams import Clock, Executor, Randomness
+from headrace.core.runtime import Clock, Executor, Randomness
 from headrace.log.directory import LogDirectory
-from headrace.machine.shape import Command, Reply
-from headrace.machine.steps import Steps
+from headrace.machine.interface import Command, Reply
+from headrace.machine.pending_commands import PendingCommands
 
 RECORDS_PER_ROUND_MAX = 10_000
 """A round takes no further command once it has this many records; its batch stays readable."""
@@ -62,7 +62,7 @@ class Controller:
         self._snapshot_records_min = snapshot_records_min
         self._log = MetadataLog(files, directory, clock, node_id)
         self._machine = MetadataMachine(DecisionContext(config, randomness))
-        self._pending_commands = Steps(self._machine, Image(directory.cluster_id))
+        self._pending_commands = PendingCommands(self._machine, Image(directory.cluster_id))
         self._publishers: list[MetadataPublisher] = []
         self._queue: deque[tuple[Command[Any], asyncio.Future[Any]]] = deque()
         self._wake = asyncio.Event()
@@ -83,7 +83,7 @@ class Controller:
     async def start(self) -> None:
         """Load the image, take the lead of a new epoch, and accept commands."""
         image = await self._executor.run(self._load_and_start_epoch)
-        self._pending_commands = Steps(self._machine, image)
+        self._pending_commands = PendingCommands(self._machine, image)
         self._runner = asyncio.get_running_loop().create_task(self._run())
 
     def _load_and_start_epoch(self) -> Image:
@@ -202,7 +202,7 @@ class Controller:
         return replies, records
 
     def _fail(self, error: Exception, replies: list[asyncio.Future[Any]]) -> None:
-        self._pending_commands.drop()
+        self._pending_commands.abort_uncommitted()
         failure = StorageError(f"the metadata log could not be written: {error}")
         logger.error("metadata change failed: commands=%d error=%s", len(replies), error)
         # After a mistake of ours nobody knows what the log holds now: no more changes either.

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from headrace.controller.image import NO_CONFIGS, Image
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError
-from headrace.core.seams import Randomness
+from headrace.core.runtime import Randomness
 
 PARTITIONS_PER_COMMAND_MAX = 10_000
 RECORDS_PER_COMMAND_MAX = 10_000

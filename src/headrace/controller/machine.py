@@ -29,7 +29,7 @@ from headrace.controller.records import (
     partition_record,
     register_broker_record,
 )
-from headrace.machine.shape import Command, Decision, Reply
+from headrace.machine.interface import Command, Decision, Reply
 
 _DECIDERS: dict[
     type[Command[Any]], Callable[[Image, Any, DecisionContext], Decision[MetadataRecord, Any]]

@@ -22,7 +22,7 @@ from headrace.controller.records import MetadataRecord, decode_record, encode_re
 from headrace.core.errors import CorruptBatch, HeadraceError, StartupRefused, StorageError
 from headrace.core.files import FileSystem
 from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicPartition
-from headrace.core.seams import Clock
+from headrace.core.runtime import Clock
 from headrace.log.config import LogConfig
 from headrace.log.directory import LogDirectory
 from headrace.protocol.records.decode import Record, iterate_records

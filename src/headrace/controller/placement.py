@@ -6,7 +6,7 @@ from uuid import UUID
 from headrace.controller.image import UNASSIGNED_DIRECTORY, Image, PartitionRegistration
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NodeId
-from headrace.core.seams import Randomness
+from headrace.core.runtime import Randomness
 
 
 def place(

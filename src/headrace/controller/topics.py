@@ -32,7 +32,7 @@ from headrace.controller.records import (
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NO_TOPIC_ID, TopicId
 from headrace.core.topic_configs import validate_together
-from headrace.machine.shape import Decision
+from headrace.machine.interface import Decision
 
 UNKNOWN_TOPIC = "This server does not host this topic-partition."
 UNKNOWN_ID = "This server does not host this topic ID."

@@ -1,4 +1,4 @@
-"""Words the whole house shares: ids, error codes, and the seams to the outside world.
+"""What every package shares: ids, error codes, and the interfaces to the outside world.
 
 Offers the NewTypes for offsets and epochs, Kafka's error codes with one exception tree, and
 the small interfaces through which everything reaches time, randomness, threads and disk.

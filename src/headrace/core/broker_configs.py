@@ -18,10 +18,10 @@ from headrace.core.config_keys import (
     ConfigSource,
     ConfigSynonym,
     Update,
+    drop_invalid,
     format_value,
     keys_of,
     suggestion,
-    taken,
 )
 from headrace.core.errors import ApiError, ErrorCode, InvalidConfig
 from headrace.core.keys.groups import GroupKeys
@@ -31,7 +31,7 @@ from headrace.core.keys.records import RecordKeys
 from headrace.core.keys.server import ServerKeys
 from headrace.core.keys.storage import StorageKeys
 from headrace.core.keys.text import TextKeys
-from headrace.core.listeners import Listener, parse_listeners
+from headrace.core.listeners import ListenerConfig, parse_listeners
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
@@ -58,7 +58,9 @@ class BrokerConfig(LoggingKeys, TextKeys, HttpKeys, GroupKeys, StorageKeys, Reco
         self, default: Mapping[str, str], own: Mapping[str, str] = _NO_CONFIGS
     ) -> "BrokerConfig":
         """This config under other dynamic layers: for all brokers, and for this one."""
-        return _build(self.static, taken(default, BROKER_KEYS), taken(own, BROKER_KEYS))
+        return _build(
+            self.static, drop_invalid(default, BROKER_KEYS), drop_invalid(own, BROKER_KEYS)
+        )
 
     def check_together(self) -> None:
         """Refuse keys that are fine one by one but contradict each other, when they are set."""
@@ -71,7 +73,7 @@ class BrokerConfig(LoggingKeys, TextKeys, HttpKeys, GroupKeys, StorageKeys, Reco
     def data_directory(self) -> str:
         return _directories(self)[0]
 
-    def parsed_listeners(self) -> tuple[Listener, ...]:
+    def parsed_listeners(self) -> tuple[ListenerConfig, ...]:
         """The listeners with their security protocols and advertised addresses."""
         return parse_listeners(
             self.listeners, self.advertised_listeners or (), self.listener_security_protocol_map
@@ -100,7 +102,7 @@ class BrokerConfig(LoggingKeys, TextKeys, HttpKeys, GroupKeys, StorageKeys, Reco
 
     def synonyms_of(self, name: str) -> tuple[ConfigSynonym, ...]:
         """Where `name` gets its value, strongest first, stand-ins with other units included."""
-        names = next((group for group in _STAND_INS if name in group), (name,))
+        names = next((group for group in _SYNONYMS if name in group), (name,))
         layers = (
             (self.dynamic, ConfigSource.DYNAMIC_BROKER_CONFIG),
             (self.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
@@ -130,7 +132,7 @@ _IN_ORDER = (
     ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
 )
-_STAND_INS = (
+_SYNONYMS = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),

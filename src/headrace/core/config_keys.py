@@ -225,7 +225,7 @@ def parse_value(name: str, type_: ConfigType, text: str) -> Any:
             return text
 
 
-def taken(stored: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> Mapping[str, str]:
+def drop_invalid(stored: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> Mapping[str, str]:
     """What of stored configs this version takes; the rest has no effect, and is said to have none.
 
     They were checked when they were set, perhaps by another version with other keys and limits:

@@ -1,4 +1,4 @@
-"""Kafka's error codes, and the one tree of exceptions the house raises.
+"""Kafka's error codes, and the one tree of exceptions that Headrace raises.
 
     HeadraceError                what every error here is: wire code, retriable, hint
       ApiError                   any wire code, raised where a request must be refused
@@ -8,7 +8,7 @@
       MalformedMessage           bytes from the wire that are no message
         TooManyItems             a message, but of more items than are to be read
       UnencodableMessage         a value that the wire type cannot hold
-      CorruptBatch               a record batch that is cut, altered or of an unknown shape
+      CorruptBatch               a record batch that is cut, altered or of an unknown form
       StorageError               the disk failed or is full
         StorageUnavailable       the disk could not be asked just now; nothing has changed
       StartupRefused             the node must not start: wrong, damaged or locked directory

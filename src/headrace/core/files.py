@@ -50,7 +50,7 @@ class File(Protocol):
         """Up to `size` bytes from `position`; short only at the end of the file."""
         ...
 
-    def read_at_once(self, position: int, buffer: bytearray | memoryview) -> int:
+    def read_cached(self, position: int, buffer: bytearray | memoryview) -> int:
         """Fill the buffer as far as that takes no waiting for the disk; how many bytes it got.
 
         0 where the disk would have to be waited for, and at the end of the file.
@@ -91,10 +91,10 @@ class FileRange:
         """All of it, now."""
         return self.file.read(self.position, self.size)
 
-    def read_at_once(self) -> bytearray | None:
+    def read_cached(self) -> bytearray | None:
         """All of it if nothing has to be waited for."""
         data = bytearray(self.size)
-        return data if self.file.read_at_once(self.position, data) == self.size else None
+        return data if self.file.read_cached(self.position, data) == self.size else None
 
     def skip(self, count: int) -> None:
         self.position += count

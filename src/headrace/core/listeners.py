@@ -1,4 +1,4 @@
-"""Named listeners: what is bound, what clients are told, and which security each speaks."""
+"""Named listeners: what is bound, what is advertised to clients, and which security each speaks."""
 
 import re
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ class Endpoint(NamedTuple):
         return f"{self.name}://{host}:{self.port}"
 
 
-class Listener(NamedTuple):
-    """One door: where it listens, and where clients should go (None: as bound)."""
+class ListenerConfig(NamedTuple):
+    """One listener: where it is bound, and where clients should go (None: as bound)."""
 
     name: str
     security_protocol: str
@@ -69,28 +69,32 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 def parse_listeners(
     listeners: Sequence[str], advertised: Sequence[str], protocol_map: str
-) -> tuple[Listener, ...]:
+) -> tuple[ListenerConfig, ...]:
     """Join the three keys into listeners; names must be unique, mapped, and served."""
     bound = [parse_endpoint("listeners", text) for text in listeners]
-    told = [parse_endpoint("advertised.listeners", text) for text in advertised]
+    advertised_endpoints = [parse_endpoint("advertised.listeners", text) for text in advertised]
     protocols = parse_protocol_map(protocol_map)
     _check_names("listeners", bound)
-    _check_names("advertised.listeners", told)
+    _check_names("advertised.listeners", advertised_endpoints)
     if not bound:
         raise InvalidConfig("listeners: at least one listener is needed")
-    for endpoint in told:
+    for endpoint in advertised_endpoints:
         if endpoint.host in WILDCARDS:
             raise InvalidConfig(
                 f"advertised.listeners: {endpoint} is no address a client can connect to"
             )
-    stray = {endpoint.name for endpoint in told} - {endpoint.name for endpoint in bound}
-    if stray:
-        raise InvalidConfig(f"advertised.listeners: no listener is named {', '.join(stray)}")
-    by_name = {endpoint.name: endpoint for endpoint in told}
+    unknown = {endpoint.name for endpoint in advertised_endpoints} - {
+        endpoint.name for endpoint in bound
+    }
+    if unknown:
+        raise InvalidConfig(f"advertised.listeners: no listener is named {', '.join(unknown)}")
+    by_name = {endpoint.name: endpoint for endpoint in advertised_endpoints}
     return tuple(_join(endpoint, protocols, by_name) for endpoint in bound)
 
 
-def _join(bound: Endpoint, protocols: dict[str, str], told: dict[str, Endpoint]) -> Listener:
+def _join(
+    bound: Endpoint, protocols: dict[str, str], advertised_by_name: dict[str, Endpoint]
+) -> ListenerConfig:
     protocol = protocols.get(bound.name)
     if protocol is None:
         raise InvalidConfig(
@@ -98,8 +102,8 @@ def _join(bound: Endpoint, protocols: dict[str, str], told: dict[str, Endpoint])
         )
     if protocol != "PLAINTEXT":
         raise InvalidConfig(f"listeners: {bound.name} is mapped to {protocol}, which is not served")
-    advertised = told.get(bound.name)
-    return Listener(
+    advertised = advertised_by_name.get(bound.name)
+    return ListenerConfig(
         bound.name,
         protocol,
         bound.host,

@@ -23,11 +23,11 @@ from headrace.core.config_keys import (
     OneOf,
     Range,
     Synonym,
+    drop_invalid,
     format_value,
     key,
     keys_of,
     suggestion,
-    taken,
 )
 from headrace.core.errors import InvalidConfig
 from headrace.core.keys.records import CODECS, TIMESTAMP_TYPES
@@ -243,7 +243,7 @@ class TopicConfig:
     @classmethod
     def resolve(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> "TopicConfig":
         """The values in force for a topic. `overrides` were validated when they were set."""
-        overrides = taken(overrides, TOPIC_KEYS)
+        overrides = drop_invalid(overrides, TOPIC_KEYS)
         inherited = _inherited(broker)
         if not overrides:
             return inherited
@@ -291,7 +291,7 @@ def validate_together(overrides: Mapping[str, str], broker: BrokerConfig) -> Non
 def describe(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
     """Every key as DescribeConfigs answers it for a topic with these overrides."""
     entries = []
-    overrides = taken(overrides, TOPIC_KEYS)
+    overrides = drop_invalid(overrides, TOPIC_KEYS)
     config = TopicConfig.resolve(overrides, broker)
     for known in TOPIC_KEYS.values():
         is_set = known.name in overrides

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.gateway.values import OutRecord
 from headrace.protocol.murmur2 import partition_for_key
-from headrace.protocol.records.encode import encode_record, seal_batch
+from headrace.protocol.records.encode import encode_record, pack_batch
 from headrace.protocol.records.header import HEADER_SIZE, NO_SEQUENCE
 
 # Producer id and epoch of batches that nobody can tell from their copies.
@@ -137,7 +137,7 @@ class Packer:
                 ErrorCode.INVALID_TIMESTAMP, "a time is given in milliseconds since 1970"
             )
         producer_id, epoch = self._producer
-        return seal_batch(
+        return pack_batch(
             b"".join(encoded),
             attributes=0,
             last_offset_delta=delta - 1,

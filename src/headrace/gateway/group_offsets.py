@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping
 
 from headrace.client.aio.client import AsyncClient
-from headrace.client.core.flows import Flow, retrying
 from headrace.client.core.group_models import CommittedOffset
-from headrace.client.core.offset_flows import commit_offsets, fetch_offsets
+from headrace.client.core.offset_operations import commit_offsets, fetch_offsets
+from headrace.client.core.operations import ClientOperation, retrying
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.gateway.reading import Reading
@@ -33,7 +33,7 @@ class GroupOffsets:
             await self._reading.check(where)
         session = self._client.session
 
-        def attempt() -> Flow[None]:
+        def attempt() -> ClientOperation[None]:
             failures = yield from commit_offsets(session, group, wanted)
             for error in failures.values():
                 raise error

@@ -26,9 +26,9 @@ from struct import error as struct_error
 from typing import Final, NamedTuple
 
 from headrace.client.aio.client import AsyncClient
-from headrace.client.core.failures import error_for
-from headrace.client.core.identity import new_identity
+from headrace.client.core.errors import error_for
 from headrace.client.core.models import EARLIEST, ConfigResource, NewTopic, ResourceType, at_time
+from headrace.client.core.producer_identity import request_producer_identity
 from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
 from headrace.core.ids import TopicPartition
 from headrace.gateway.batching import Packer
@@ -173,7 +173,7 @@ class Claims:
         digest = _digest(name)
         self._coming[digest] = places
         try:
-            identity = await self._client.run(new_identity(self._client.session))
+            identity = await self._client.run(request_producer_identity(self._client.session))
             now_ms = self._client.clock.now_ms()
             ours = Claim(identity.producer_id, fingerprint, partitions, turn, now_ms, places)
             offset = await self._append(name, ours)

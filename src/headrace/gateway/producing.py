@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from headrace.client.aio.client import AsyncClient
-from headrace.client.core.flows import SHARED_CHANNEL
 from headrace.client.core.lookups import partition_error
+from headrace.client.core.operations import SHARED_CHANNEL
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.gateway.batching import NOBODY, Batch, Packer, spread
 from headrace.gateway.idempotency import Claims

@@ -7,11 +7,11 @@ from typing import Final
 
 from headrace.client.aio.client import AsyncClient
 from headrace.client.aio.reader import AsyncReader
-from headrace.client.core.failures import error_for
+from headrace.client.core.errors import error_for
 from headrace.client.core.fetched import whole_batches
-from headrace.client.core.flows import Ask
 from headrace.client.core.lookups import STALE_METADATA, partition_error
 from headrace.client.core.models import EARLIEST, LATEST, FetchedChunk, OffsetSpec, at_time
+from headrace.client.core.operations import SendRequest
 from headrace.client.core.settings import ReaderSettings
 from headrace.core.errors import ErrorCode, HeadraceError, OffsetOutOfRange
 from headrace.core.ids import NO_TOPIC_ID, NodeId, TopicPartition
@@ -144,7 +144,7 @@ class Reading:
         self, node: NodeId, request: FetchRequest, wait_ms: int, version_max: int
     ) -> FetchResponse:
         channel = self._idle_channels.pop() if self._idle_channels else self._client.new_channel()
-        ask = Ask(
+        ask = SendRequest(
             node,
             request,
             FetchResponse,

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from headrace.client.aio.client import AsyncClient
-from headrace.client.core.failures import BrokerNotReached, error_for
-from headrace.client.core.flows import SHARED_CHANNEL, Ask
+from headrace.client.core.errors import ConnectFailed, error_for
 from headrace.client.core.lookups import STALE_METADATA, partition_error
 from headrace.client.core.models import ConfigResource, ResourceType
+from headrace.client.core.operations import SHARED_CHANNEL, SendRequest
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
 from headrace.gateway.batching import Batch, Packer
@@ -138,7 +138,7 @@ class Send:
                 self._judge(batches, outcome, unlucky)
         return unlucky
 
-    def _ask(self, node: NodeId, batches: Sequence[Batch]) -> Ask:
+    def _ask(self, node: NodeId, batches: Sequence[Batch]) -> SendRequest:
         left_ms = max(int(self._deadline_ms - self._client.now_ms()), 1)
         topic_id = self._client.session.cluster.topic_id(self._topic)
         topic = TopicProduceData(
@@ -148,13 +148,13 @@ class Send:
                 PartitionProduceData(index=batch.partition, records=batch.data) for batch in batches
             ],
         )
-        return Ask(
+        return SendRequest(
             node,
             ProduceRequest(acks=self._acks, timeout_ms=left_ms, topic_data=[topic]),
             ProduceResponse,
             left_ms + _ANSWER_MS,
             version_max=1000 if topic_id != NO_TOPIC_ID else _LAST_VERSION_BY_NAME,
-            expects_answer=self._acks != 0,
+            expects_response=self._acks != 0,
             channel=self._channel,
         )
 
@@ -194,7 +194,7 @@ class Send:
     ) -> None:
         leader = outcome.current_leader
         if leader.leader_id >= 0:
-            self._client.session.cluster.note_leader(
+            self._client.session.cluster.update_leader(
                 TopicPartition(self._topic, batch.partition),
                 NodeId(leader.leader_id),
                 LeaderEpoch(leader.leader_epoch),
@@ -272,7 +272,7 @@ class Send:
                 self._give_up(partition, error)
 
     def _may_retry(self, error: HeadraceError) -> bool:
-        if isinstance(error, BrokerNotReached) or error.code in _NOT_WRITTEN:
+        if isinstance(error, ConnectFailed) or error.code in _NOT_WRITTEN:
             return True
         return self._may_repeat and error.retriable
 

@@ -58,7 +58,7 @@ class Topics:
 
     def forget(self, topic: str) -> None:
         """Ask again before the next use."""
-        self._client.session.cluster.forget([topic])
+        self._client.session.cluster.mark_stale([topic])
 
 
 def _missing(code: ErrorCode, topic: str) -> Exception:

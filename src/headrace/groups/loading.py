@@ -11,9 +11,9 @@ from typing import Final
 from headrace.core.errors import CorruptBatch
 from headrace.core.ids import Offset
 from headrace.groups.records import decode
-from headrace.groups.shard import Shard
+from headrace.groups.shard import GroupShard
 from headrace.groups.stored_offsets import OffsetReader
-from headrace.log.at_once import AT_ONCE, NotAtHand
+from headrace.log.page_cache import CACHED_READS_ONLY, NotInPageCache
 from headrace.log.partition_log import PartitionLog
 from headrace.protocol.records.decode import Record, decode_payload, record_payload
 from headrace.protocol.records.header import crc_matches, iterate_headers
@@ -29,9 +29,9 @@ ROUNDS_MAX: Final = 40
 InWorker = Callable[[Callable[[], None]], Awaitable[None]]
 
 
-async def load(partition: Partition, in_worker: InWorker) -> Shard:
+async def load(partition: Partition, in_worker: InWorker) -> GroupShard:
     """Replay everything that is written; raises what the disk or a damaged batch does."""
-    shard = Shard()
+    shard = GroupShard()
     reader = OffsetReader()
     left = RECORDS_PER_SLICE
     log = partition.log
@@ -74,14 +74,14 @@ def _end(data: bytes) -> Offset:
 async def _read(log: PartitionLog, position: Offset, end: Offset, in_worker: InWorker) -> bytes:
     for _ in range(ROUNDS_MAX):
         try:
-            with AT_ONCE:
+            with CACHED_READS_ONLY:
                 return log.read(position, READ_BYTES, end)
-        except NotAtHand as missing:
-            await in_worker(missing.bring_in)
+        except NotInPageCache as missing:
+            await in_worker(missing.load)
     return log.read(position, READ_BYTES, end)
 
 
-def _apply(shard: Shard, reader: OffsetReader, record: Record, partition: Partition) -> None:
+def _apply(shard: GroupShard, reader: OffsetReader, record: Record, partition: Partition) -> None:
     if record.key is None:
         return
     try:

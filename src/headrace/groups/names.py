@@ -19,12 +19,12 @@ NAME_LENGTH_MAX: Final = TEXT_BYTES_MAX // 4 - MEMBER_ID_SUFFIX
 _MEMBER_ID_LENGTH_MAX: Final = NAME_LENGTH_MAX + MEMBER_ID_SUFFIX
 
 
-def fits(text: str) -> bool:
+def fits_a_record(text: str) -> bool:
     """Whether a record can hold it."""
     return len(text) <= TEXT_BYTES_MAX // 4 or len(text.encode()) <= TEXT_BYTES_MAX
 
 
-def require_short(client_id: str, member_id: str, *names: str | None) -> None:
+def require_name_lengths(client_id: str, member_id: str, *names: str | None) -> None:
     """Refuse what a member tells of itself where it does not fit the group's record."""
     if (
         len(client_id) > NAME_LENGTH_MAX

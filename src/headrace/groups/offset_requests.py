@@ -9,11 +9,11 @@ from headrace.groups.consumer import offset_rules
 from headrace.groups.consumer.group import ConsumerGroup
 from headrace.groups.consumer.offset_rules import PartitionCheck
 from headrace.groups.consumer.topics import ImageTopics
-from headrace.groups.consumer_steps import Group
-from headrace.groups.names import fits
-from headrace.groups.offsets import CommittedOffset, GroupOffset, commit_record, tombstone
-from headrace.groups.shard import Shard
-from headrace.groups.step import Step, Token
+from headrace.groups.consumer_group_requests import Group
+from headrace.groups.names import fits_a_record
+from headrace.groups.offsets import GroupOffset, OffsetAndMetadata, commit_record, tombstone
+from headrace.groups.result import Reply, Result
+from headrace.groups.shard import GroupShard
 from headrace.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -40,42 +40,44 @@ NOT_FOUND_SINCE = 9
 
 
 def commit(
-    shard: Shard, request: OffsetCommitRequest, api_version: int, token: Token, step: Step
+    shard: GroupShard, request: OffsetCommitRequest, api_version: int, reply: Reply, result: Result
 ) -> None:
     """Store offsets; raises what holds for all of them."""
-    check = _check_commit(shard, request, api_version, step)
-    expire_ms = -1 if request.retention_time_ms < 0 else step.time_ms + request.retention_time_ms
-    limit = step.settings.offset_metadata_max_bytes
+    check = _check_commit(shard, request, api_version, result)
+    expire_ms = -1 if request.retention_time_ms < 0 else result.time_ms + request.retention_time_ms
+    limit = result.settings.offset_metadata_max_bytes
     topics = []
     for topic in request.topics:
-        answers = []
+        responses = []
         for each in topic.partitions:
             metadata = each.committed_metadata or ""
-            answer = OffsetCommitResponsePartition(partition_index=each.partition_index)
-            answers.append(answer)
-            if len(metadata) > limit or not fits(metadata):
-                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            response = OffsetCommitResponsePartition(partition_index=each.partition_index)
+            responses.append(response)
+            if len(metadata) > limit or not fits_a_record(metadata):
+                response.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             if check is not None:
                 check(topic.name, each.partition_index)
-            committed = CommittedOffset(
+            committed = OffsetAndMetadata(
                 each.committed_offset,
                 each.committed_leader_epoch,
                 metadata,
-                step.time_ms,
+                result.time_ms,
                 expire_ms,
                 topic.topic_id,
             )
             partition = TopicPartition(topic.name, each.partition_index)
-            step.write(commit_record(request.group_id, partition, committed))
+            result.append(commit_record(request.group_id, partition, committed))
         topics.append(
-            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+            OffsetCommitResponseTopic(
+                name=topic.name, topic_id=topic.topic_id, partitions=responses
+            )
         )
-    step.answer(token, OffsetCommitResponse(topics=topics))
+    result.reply(reply, OffsetCommitResponse(topics=topics))
 
 
 def _check_commit(
-    shard: Shard, request: OffsetCommitRequest, api_version: int, step: Step
+    shard: GroupShard, request: OffsetCommitRequest, api_version: int, result: Result
 ) -> PartitionCheck | None:
     """Refuse the whole commit, or return what each of its partitions has to pass."""
     group = shard.groups.get(request.group_id)
@@ -88,14 +90,14 @@ def _check_commit(
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
     if isinstance(group, ConsumerGroup):
         return offset_rules.check_commit(
-            group, request.member_id, generation, api_version, ImageTopics(step.image)
+            group, request.member_id, generation, api_version, ImageTopics(result.image)
         )
     group.check_commit(request.member_id, request.group_instance_id, generation, api_version)
-    syncing.committed(group, request.member_id, step)
+    syncing.offsets_committed(group, request.member_id, result)
     return None
 
 
-def fetch(shard: Shard, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def fetch(shard: GroupShard, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     """Offsets of one group; a group that nobody knows has simply none."""
     group = shard.groups.get(request.group_id)
     if group is not None:
@@ -121,7 +123,7 @@ def fetch(shard: Shard, request: OffsetFetchRequestGroup) -> OffsetFetchResponse
     )
 
 
-def fetched(index: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
+def fetched(index: int, committed: OffsetAndMetadata | None) -> OffsetFetchResponsePartitions:
     if committed is None:
         return OffsetFetchResponsePartitions(
             partition_index=index, committed_offset=NO_OFFSET, metadata=""
@@ -144,7 +146,7 @@ def _all_of(partitions: Iterable[TopicPartition]) -> list[OffsetFetchRequestTopi
     ]
 
 
-def delete(shard: Shard, request: OffsetDeleteRequest, token: Token, step: Step) -> None:
+def delete(shard: GroupShard, request: OffsetDeleteRequest, reply: Reply, result: Result) -> None:
     """Forget offsets, but not of topics that the group is reading."""
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -156,19 +158,19 @@ def delete(shard: Shard, request: OffsetDeleteRequest, token: Token, step: Step)
     for topic in request.topics:
         in_use = is_read(topic.name)
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if in_use else ErrorCode.NONE
-        answers = []
+        responses = []
         for each in topic.partitions:
             partition = TopicPartition(topic.name, each.partition_index)
             if not in_use and partition in offsets:
-                step.write(tombstone(request.group_id, partition))
-            answers.append(
+                result.append(tombstone(request.group_id, partition))
+            responses.append(
                 OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
             )
-        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
-    step.answer(token, OffsetDeleteResponse(topics=topics))
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=responses))
+    result.reply(reply, OffsetDeleteResponse(topics=topics))
 
 
-def delete_group(shard: Shard, group_id: str, step: Step) -> ErrorCode:
+def delete_group(shard: GroupShard, group_id: str, result: Result) -> ErrorCode:
     """Forget an empty group with all its offsets."""
     group = shard.groups.get(group_id)
     if group is None:
@@ -176,30 +178,32 @@ def delete_group(shard: Shard, group_id: str, step: Step) -> ErrorCode:
     if not group.is_empty():
         return ErrorCode.NON_EMPTY_GROUP
     for partition in shard.offsets.of(group_id):
-        step.write(tombstone(group_id, partition))
+        result.append(tombstone(group_id, partition))
     for record in group.tombstones():
-        step.write(record)
+        result.append(record)
     return ErrorCode.NONE
 
 
-def forget(shard: Shard, offsets: Iterable[GroupOffset], step: Step) -> None:
+def delete_offsets_of_topics(
+    shard: GroupShard, offsets: Iterable[GroupOffset], result: Result
+) -> None:
     """Their topics were deleted; they mean nothing any more.
 
     One that was committed since belongs to another topic of that name, and stays.
     """
     for group_id, partition, committed in offsets:
         if shard.offsets.get(group_id, partition) is committed:
-            step.write(tombstone(group_id, partition))
+            result.append(tombstone(group_id, partition))
 
 
-def forget_lost_topics(shard: Shard, step: Step) -> None:
+def delete_offsets_of_missing_topics(shard: GroupShard, result: Result) -> None:
     """The same after a load, for topics that went while nobody looked."""
-    ids = {topic.name: topic.id for topic in step.image.topics.values()}
+    ids = {topic.name: topic.id for topic in result.image.topics.values()}
     for group_id, partition in shard.offsets.without_topic(ids):
-        step.write(tombstone(group_id, partition))
+        result.append(tombstone(group_id, partition))
 
 
-def expire_offsets(shard: Shard, group_id: str, step: Step) -> int:
+def expire_offsets(shard: GroupShard, group_id: str, result: Result) -> int:
     """Forget offsets that outlived their retention, then the group if nothing is left of it.
 
     Returns how many offsets went.
@@ -212,20 +216,20 @@ def expire_offsets(shard: Shard, group_id: str, step: Step) -> int:
     expired = [
         partition
         for partition, committed in offsets.items()
-        if not is_read(partition.topic) and _is_expired(group, committed, step)
+        if not is_read(partition.topic) and _is_expired(group, committed, result)
     ]
     for partition in expired:
-        step.write(tombstone(group_id, partition))
+        result.append(tombstone(group_id, partition))
     if len(expired) == len(offsets) and group.is_empty() and not group.is_joining():
         for record in group.tombstones():
-            step.write(record)
+            result.append(record)
     return len(expired)
 
 
-def _is_expired(group: Group, committed: CommittedOffset, step: Step) -> bool:
+def _is_expired(group: Group, committed: OffsetAndMetadata, result: Result) -> bool:
     start_ms = group.offsets_expire_from(committed.commit_ms)
     if start_ms is None:
         return False
     if committed.expire_ms >= 0:
-        return step.time_ms >= committed.expire_ms
-    return step.time_ms - start_ms >= step.settings.offsets_retention_ms
+        return result.time_ms >= committed.expire_ms
+    return result.time_ms - start_ms >= result.settings.offsets_retention_ms

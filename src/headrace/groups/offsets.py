@@ -9,7 +9,7 @@ from headrace.groups.records import GroupRecord
 from headrace.protocol.schemas.group_offsets import OffsetCommitKey, OffsetCommitValue
 
 
-class CommittedOffset(NamedTuple):
+class OffsetAndMetadata(NamedTuple):
     """Where a group goes on reading one partition."""
 
     offset: int
@@ -27,32 +27,32 @@ class GroupOffset(NamedTuple):
 
     group_id: str
     partition: TopicPartition
-    committed: CommittedOffset
+    committed: OffsetAndMetadata
 
 
-class Offsets:
+class CommittedOffsets:
     """By group, then by partition; a group without any is not in it."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._groups: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Offsets) and self._groups == other._groups
+        return isinstance(other, CommittedOffsets) and self._groups == other._groups
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))
 
-    def of(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+    def of(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """All offsets of a group; not to be changed."""
         return self._groups.get(group_id, {})
 
-    def get(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
+    def get(self, group_id: str, partition: TopicPartition) -> OffsetAndMetadata | None:
         offsets = self._groups.get(group_id)
         return None if offsets is None else offsets.get(partition)
 
-    def put(self, group_id: str, partition: TopicPartition, committed: CommittedOffset) -> None:
+    def put(self, group_id: str, partition: TopicPartition, committed: OffsetAndMetadata) -> None:
         offsets = self._groups.get(group_id)
         if offsets is None:
             offsets = self._groups[group_id] = {}
@@ -86,7 +86,7 @@ class Offsets:
 
 
 def commit_record(
-    group_id: str, partition: TopicPartition, committed: CommittedOffset
+    group_id: str, partition: TopicPartition, committed: OffsetAndMetadata
 ) -> GroupRecord:
     """The record that stores an offset."""
     return GroupRecord(
@@ -108,9 +108,9 @@ def tombstone(group_id: str, partition: TopicPartition) -> GroupRecord:
     return GroupRecord(key, None)
 
 
-def committed_in(value: OffsetCommitValue) -> CommittedOffset:
+def committed_in(value: OffsetCommitValue) -> OffsetAndMetadata:
     """What `commit_record` stored."""
-    return CommittedOffset(
+    return OffsetAndMetadata(
         value.offset,
         value.leader_epoch,
         value.metadata,

@@ -2,7 +2,7 @@
 
 from headrace.core.errors import ErrorCode
 from headrace.groups.classic.group import ClassicGroup, State
-from headrace.groups.shard import Shard
+from headrace.groups.shard import GroupShard
 from headrace.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from headrace.protocol.messages.list_groups import ListedGroup
 
@@ -10,7 +10,9 @@ NOT_FOUND_SINCE = 6
 """From this version on a group that does not exist is an error, before it was called dead."""
 
 
-def listed(shard: Shard, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
+def list_groups(
+    shard: GroupShard, states: frozenset[str], types: frozenset[str]
+) -> list[ListedGroup]:
     """Groups in one of the states and of one of the types, both in small letters; empty: all."""
     return [
         ListedGroup(
@@ -25,7 +27,7 @@ def listed(shard: Shard, states: frozenset[str], types: frozenset[str]) -> list[
     ]
 
 
-def described(shard: Shard, group_id: str, api_version: int) -> DescribedGroup:
+def describe_group(shard: GroupShard, group_id: str, api_version: int) -> DescribedGroup:
     """A classic group with its members; what they offer is shown once it is stable."""
     group = shard.groups.get(group_id)
     if not isinstance(group, ClassicGroup):
@@ -50,7 +52,7 @@ def described(shard: Shard, group_id: str, api_version: int) -> DescribedGroup:
     )
 
 
-def undescribed(group_id: str, code: ErrorCode) -> DescribedGroup:
+def describe_error(group_id: str, code: ErrorCode) -> DescribedGroup:
     """A group that could not be looked at."""
     return DescribedGroup(
         error_code=code,
@@ -63,14 +65,14 @@ def undescribed(group_id: str, code: ErrorCode) -> DescribedGroup:
 
 
 def _not_classic(group_id: str, exists: bool, api_version: int) -> DescribedGroup:
-    answer = DescribedGroup(
+    response = DescribedGroup(
         group_id=group_id, group_state="Dead", protocol_type="", protocol_data="", members=[]
     )
     if api_version >= NOT_FOUND_SINCE:
-        answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        answer.error_message = (
+        response.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        response.error_message = (
             f"Group {group_id} is not a classic group."
             if exists
             else f"Group {group_id} not found."
         )
-    return answer
+    return response

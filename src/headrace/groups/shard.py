@@ -11,15 +11,15 @@ import logging
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
 from headrace.core.shared_calls import call_each
-from headrace.groups import consumer_steps
+from headrace.groups import consumer_group_requests
 from headrace.groups.classic import expiry, joining, leaving, syncing
 from headrace.groups.classic.group import ClassicGroup
-from headrace.groups.classic.rebalance import join_refused
+from headrace.groups.classic.rebalance import join_error
 from headrace.groups.consumer.group import CONSUMER_GROUP_KEYS, ConsumerGroup
-from headrace.groups.consumer_steps import Group
-from headrace.groups.offsets import CommittedOffset, Offsets, committed_in
+from headrace.groups.consumer_group_requests import Group
+from headrace.groups.offsets import CommittedOffsets, OffsetAndMetadata, committed_in
 from headrace.groups.records import GroupRecord
-from headrace.groups.step import Caller, Step, Token
+from headrace.groups.result import ClientInfo, Reply, Result
 from headrace.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from headrace.protocol.messages.join_group import JoinGroupRequest
 from headrace.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -35,12 +35,12 @@ from headrace.protocol.schemas.group_offsets import (
 logger = logging.getLogger(__name__)
 
 
-class Shard:
+class GroupShard:
     """Groups and their offsets."""
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
-        self.offsets = Offsets()
+        self.offsets = CommittedOffsets()
 
     # Records
 
@@ -62,7 +62,7 @@ class Shard:
             self.offsets.remove(key.group, partition)
 
     def put_offset(
-        self, group_id: str, partition: TopicPartition, committed: CommittedOffset
+        self, group_id: str, partition: TopicPartition, committed: OffsetAndMetadata
     ) -> None:
         """What the record of a commit does."""
         if group_id not in self.groups:
@@ -88,76 +88,78 @@ class Shard:
         if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
             del self.groups[group_id]
 
-    def loaded(self, step: Step) -> None:
+    def loaded(self, result: Result) -> None:
         """The whole log is in; time begins to run for the members in it."""
 
         def begin(group: Group) -> None:
             if isinstance(group, ConsumerGroup):
-                settings = consumer_steps.around(group.group_id, step).settings
-                group.loaded(step.now_ms, settings.session_timeout_ms)
+                settings = consumer_group_requests.group_context(group.group_id, result).settings
+                group.loaded(result.now_ms, settings.session_timeout_ms)
             else:
-                group.loaded(step.now_ms)
+                group.loaded(result.now_ms)
 
         call_each(logger, "the time of a group", self.groups.values(), begin)
 
     # Steps
 
-    def join(self, request: JoinGroupRequest, caller: Caller, token: Token, step: Step) -> None:
+    def join(
+        self, request: JoinGroupRequest, client: ClientInfo, reply: Reply, result: Result
+    ) -> None:
         """Enter a group; whoever comes without a member id may found it."""
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             if group.members:
-                consumer_steps.join(self, group, request, caller, token, step)
+                consumer_group_requests.join(self, group, request, client, reply, result)
                 return
             # Nobody is left who could mind: the group begins anew in the other protocol.
             tombstones = group.tombstones()
             for record in tombstones:
-                step.write_applied(record)
+                result.append_applied(record)
             for record in tombstones:
                 self.apply(record)
             group = None
         if group is None:
             if request.member_id:
-                step.answer(token, join_refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+                result.reply(reply, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
                 return
-            group = ClassicGroup(request.group_id, step.time_ms)
-            step.write_applied(group.record())
+            group = ClassicGroup(request.group_id, result.time_ms)
+            result.append_applied(group.record())
             self.groups[request.group_id] = group
-        joining.join(group, request, caller, token, step)
+        joining.join(group, request, client, reply, result)
 
-    def sync(self, request: SyncGroupRequest, token: Token, step: Step) -> None:
+    def sync(self, request: SyncGroupRequest, reply: Reply, result: Result) -> None:
         group = self._group_of_member(request.group_id)
         if isinstance(group, ConsumerGroup):
-            consumer_steps.sync(self, group, request, token, step)
+            consumer_group_requests.sync(self, group, request, reply, result)
         else:
-            syncing.sync(group, request, token, step)
+            syncing.sync(group, request, reply, result)
 
-    def heartbeat(self, request: HeartbeatRequest, step: Step) -> HeartbeatResponse:
+    def heartbeat(self, request: HeartbeatRequest, result: Result) -> HeartbeatResponse:
         group = self._group_of_member(request.group_id)
         if isinstance(group, ConsumerGroup):
-            return consumer_steps.classic_heartbeat(self, group, request, step)
-        syncing.heartbeat(group, request, step)
+            return consumer_group_requests.classic_heartbeat(self, group, request, result)
+        syncing.heartbeat(group, request, result)
         return HeartbeatResponse()
 
-    def leave(self, request: LeaveGroupRequest, token: Token, step: Step) -> None:
+    def leave(self, request: LeaveGroupRequest, reply: Reply, result: Result) -> None:
         group = self._group_of_member(request.group_id)
         if isinstance(group, ConsumerGroup):
-            consumer_steps.leave(self, group, request, token, step)
+            consumer_group_requests.leave(self, group, request, reply, result)
             return
-        answers = leaving.leave(group, request.members, step)
-        step.answer(token, LeaveGroupResponse(members=answers))
+        responses = leaving.leave(group, request.members, result)
+        result.reply(reply, LeaveGroupResponse(members=responses))
 
-    def expire(self, group_id: str, step: Step) -> None:
+    def expire(self, group_id: str, result: Result) -> None:
         """Look what time has done to a group."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            consumer_steps.expire(self, group, step)
+            consumer_group_requests.expire(self, group, result)
         elif group is not None:
-            expiry.expire(group, step)
+            expiry.expire(group, result)
 
-    def parked(self) -> list[Token]:
+    def waiting_replies(self) -> list[Reply]:
         """Everybody who waits for a rebalance."""
-        return [token for group in self.groups.values() for token in group.parked()]
+        return [token for group in self.groups.values() for token in group.waiting_replies()]
 
     def next_deadline_ms(self, group_id: str) -> int | None:
         group = self.groups.get(group_id)

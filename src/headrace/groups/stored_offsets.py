@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from headrace.core.ids import NO_TOPIC_ID, TopicPartition
-from headrace.groups.offsets import CommittedOffset
+from headrace.groups.offsets import OffsetAndMetadata
 
 _COMMIT: Final = b"\0\1"
 _VERSION_4: Final = b"\0\4"
@@ -26,7 +26,7 @@ _ID_SIZE: Final = len(_ONE_ID) + 16
 class StoredOffset(NamedTuple):
     group_id: str
     partition: TopicPartition
-    committed: CommittedOffset
+    committed: OffsetAndMetadata
 
 
 class OffsetReader:
@@ -60,7 +60,7 @@ class OffsetReader:
         partition = self._partitions[data] = TopicPartition(str(data[2:-4], "utf-8"), index)
         return partition
 
-    def _committed(self, value: bytes) -> CommittedOffset | None:
+    def _committed(self, value: bytes) -> OffsetAndMetadata | None:
         if len(value) < _METADATA_AT:
             return None
         offset, leader_epoch, size = _VALUE.unpack_from(value)
@@ -75,7 +75,7 @@ class OffsetReader:
             return None
         metadata = str(value[_METADATA_AT:time_at], "utf-8") if size > 1 else ""
         commit_ms: int = _TIME.unpack_from(value, time_at)[0]
-        return CommittedOffset(offset, leader_epoch, metadata, commit_ms, -1, topic_id)
+        return OffsetAndMetadata(offset, leader_epoch, metadata, commit_ms, -1, topic_id)
 
     def _new_id(self, tags: bytes) -> UUID | None:
         if len(tags) != _ID_SIZE or not tags.startswith(_ONE_ID):

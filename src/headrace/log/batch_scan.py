@@ -13,7 +13,7 @@ from headrace.protocol.records.header import (
     parse_header,
 )
 
-# Large enough for the stretch between two index entries, small enough to waste when batches
+# Large enough for the bytes between two index entries, small enough to waste when batches
 # are large and only their headers are wanted.
 CHUNK_BYTES: Final = 16 * 1024
 

@@ -77,7 +77,7 @@ def _rows(path: str, data: bytes | None, width: int) -> list[list[str]] | None:
         _unreadable(path, f"{len(rows)} entries where {lines[1]} were announced")
         return None
     if any(len(row) != width for row in rows):
-        _unreadable(path, "an entry of the wrong shape")
+        _unreadable(path, "an entry with the wrong number of words")
         return None
     return rows
 

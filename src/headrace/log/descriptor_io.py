@@ -2,7 +2,7 @@
 
 POSIX has `pread`, `pwritev` and `fdatasync`; Windows has none of them, so there a lock around
 seek-and-read stands in. macOS answers `fsync` before the drive's own cache is empty and needs
-`F_FULLFSYNC`. Everything here takes a descriptor, never a path it would have to remember.
+`F_FULLFSYNC`. Everything here takes a descriptor, never a path it would have to keep.
 """
 
 import errno
@@ -74,10 +74,10 @@ def read_range(descriptor: int, position: int, size: int) -> bytes:
 
 
 if hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT"):
-    # File systems that cannot tell whether a page is in memory.
+    # File systems that do not know whether a page is in memory.
     _CANNOT_TELL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
-    def read_at_once(descriptor: int, position: int, buffer: bytearray | memoryview) -> int:
+    def read_cached(descriptor: int, position: int, buffer: bytearray | memoryview) -> int:
         """Fill the buffer with what is in the page cache; 0 if there is nothing of it."""
         try:
             return os.preadv(descriptor, (buffer,), position, os.RWF_NOWAIT)
@@ -89,19 +89,19 @@ if hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT"):
             return os.preadv(descriptor, (buffer,), position)
 else:
 
-    def read_at_once(descriptor: int, position: int, buffer: bytearray | memoryview) -> int:
-        """Fill the buffer; this platform cannot tell what is in memory."""
+    def read_cached(descriptor: int, position: int, buffer: bytearray | memoryview) -> int:
+        """Fill the buffer; this platform does not know what is in memory."""
         data = pread(descriptor, len(buffer), position)
         buffer[: len(data)] = data
         return len(data)
 
 
-def read_range_at_once(descriptor: int, position: int, size: int) -> bytes | None:
+def read_range_cached(descriptor: int, position: int, size: int) -> bytes | None:
     """`read_range` of what is in the page cache; None if some of it is not."""
     data = memoryview(bytearray(size))
     filled = 0
     while filled < size:
-        count = read_at_once(descriptor, position + filled, data[filled:])
+        count = read_cached(descriptor, position + filled, data[filled:])
         if not count:
             if position + filled < os.fstat(descriptor).st_size:
                 return None

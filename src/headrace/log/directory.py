@@ -6,15 +6,15 @@
     recovery-point-offset-checkpoint   up to where each log need not be checked after a crash
     log-start-offset-checkpoint        up to where records were deleted
     <topic>-<n>/                       one log each
-    <topic>-<n>.<id>-delete/           one on its way out
+    <topic>-<n>.<id>-delete/           one to be removed
 
 A partition is open (`logs`), or has a directory that nobody has opened (`partitions_on_disk`): one
 that could not be opened stays there, with all that the tables say about it, until it is opened,
-deleted or set aside. What is stray is for the metadata to say, not for this directory.
+deleted or renamed as stray. What is stray is for the metadata to say, not for this directory.
 
-`checkpoint`, `checkpoint_log_starts`, `forget_deleted`, `rename_deleted` and `remove_deleted` may
-run in a worker, also beside each other; the rest belongs to one thread. Creating a partition, and
-a truncation below what is checkpointed, wait for a table that is just being written.
+`checkpoint`, `checkpoint_log_starts`, `purge_checkpoints`, `rename_deleted` and `remove_deleted`
+may run in a worker, also beside each other; the rest belongs to one thread. Creating a partition,
+and a truncation below what is checkpointed, wait for a table that is just being written.
 """
 
 import json
@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from headrace.core.errors import StartupRefused, StorageError
 from headrace.core.files import DirectoryLock, FileSystem
 from headrace.core.ids import NodeId, Offset, TopicId, TopicPartition
-from headrace.core.seams import Clock, Randomness
+from headrace.core.runtime import Clock, Randomness
 from headrace.log import partition_metadata
 from headrace.log.checkpoints import (
     encode_offsets,
@@ -36,10 +36,10 @@ from headrace.log.checkpoints import (
 from headrace.log.config import LogConfig
 from headrace.log.directory_checks import (
     make_durable_directory,
+    remove_clean_marker,
     require_no_data,
-    take_clean_marker,
 )
-from headrace.log.identity import Identity, settle_identity
+from headrace.log.meta_properties import MetaProperties, load_or_create
 from headrace.log.names import (
     CLEAN_SHUTDOWN,
     DELETED_DIRECTORY,
@@ -50,7 +50,7 @@ from headrace.log.names import (
     STRAY_DIRECTORY,
     is_deleted_partition,
     parse_partition,
-    parting_name,
+    removal_name,
 )
 from headrace.log.partition_log import PartitionLog
 
@@ -66,7 +66,7 @@ class LogDirectory:
         path: str,
         clock: Clock,
         randomness: Randomness,
-        identity: Identity,
+        identity: MetaProperties,
         lock: DirectoryLock,
         log_starts: dict[TopicPartition, Offset],
         *,
@@ -74,7 +74,7 @@ class LogDirectory:
         is_new: bool,
     ) -> None:
         self.path = path
-        self.identity = identity
+        self.meta_properties = identity
         self.clean = clean
         self.is_new = is_new
         self.logs: dict[TopicPartition, PartitionLog] = {}
@@ -91,10 +91,12 @@ class LogDirectory:
         self._on_disk = {tp for name in names if (tp := parse_partition(name)) is not None}
         # Partitions whose directories are still to be renamed, and when their files may go.
         self._deleted: dict[TopicPartition, float] = {}
-        self._parting = {f"{path}/{name}": 0.0 for name in names if is_deleted_partition(name)}
+        self._pending_removal = {
+            f"{path}/{name}": 0.0 for name in names if is_deleted_partition(name)
+        }
         # One writer of checkpoint files at a time; the tables are taken, and kept here as what
         # is on disk, inside it. A log's own lock may be held around it, never the reverse.
-        self._checkpointing = threading.Lock()
+        self._checkpoint_lock = threading.Lock()
         # Whether a power cut may take the newest tables.
         self._unsynced_tables = False
 
@@ -131,13 +133,13 @@ class LogDirectory:
                 # So that a missing table can only mean that it was lost.
                 table = f"{path}/{RECOVERY_POINTS}"
                 replace_file(files, table, encode_offsets({}), durable=True)
-            identity = settle_identity(
+            identity = load_or_create(
                 files, path, randomness, node_id=node_id, cluster_id=cluster_id
             )
             # Were they taken for absent, deleted records would be back, and stay so. Before the
             # marker is taken: a refusal must not cost the clean stop.
             log_starts = require_offsets(files, f"{path}/{LOG_STARTS}")
-            clean = take_clean_marker(files, path)
+            clean = remove_clean_marker(files, path)
             return cls(
                 files,
                 path,
@@ -160,7 +162,7 @@ class LogDirectory:
 
     @property
     def cluster_id(self) -> str:
-        return self.identity.cluster_id
+        return self.meta_properties.cluster_id
 
     def space(self) -> tuple[int, int]:
         """Bytes of the file system below: in all, and still to be written."""
@@ -191,9 +193,9 @@ class LogDirectory:
             owner = partition_metadata.load(self._files, directory)
             if owner is not None and owner != topic_id:
                 logger.warning("setting aside data of another topic id: partition=%s", partition)
-                self._part_with(partition, STRAY_DIRECTORY, None)
+                self._rename_for_removal(partition, STRAY_DIRECTORY, None)
         if partition not in self._on_disk:
-            self._forget(partition)
+            self._purge_checkpoint_entry(partition)
         log = PartitionLog.open(
             self._files,
             directory,
@@ -212,13 +214,13 @@ class LogDirectory:
         return log
 
     def delete(self, partition: TopicPartition) -> None:
-        """Let go of a partition at once; `rename_deleted` makes way for another of its name.
+        """Close a partition at once; `rename_deleted` frees its name for another.
 
         Also of one that could not be opened.
         """
         log = self.logs.get(partition)
         if log is not None:
-            log.retire()
+            log.refuse_writes()
             # A directory like any other until it has another name, if there is one.
             self._on_disk.add(partition)
             del self.logs[partition]
@@ -227,13 +229,13 @@ class LogDirectory:
             self._deleted[partition] = self._clock.monotonic_ms() + delay_ms
 
     def take_offline(self, partition: TopicPartition) -> None:
-        """Let go of a log that cannot be used; its directory stays, as if it had not been opened.
+        """Close a log that cannot be used; its directory stays, as if it had not been opened.
 
         Nothing is checkpointed for it any more, so the next start looks at it again.
         """
         log = self.logs.get(partition)
         if log is not None:
-            log.retire()
+            log.refuse_writes()
             self._on_disk.add(partition)
             del self.logs[partition]
 
@@ -254,50 +256,52 @@ class LogDirectory:
     def _rename_deleted(self, partition: TopicPartition) -> None:
         due_ms = self._deleted.pop(partition)
         try:
-            self._part_with(partition, DELETED_DIRECTORY, due_ms)
+            self._rename_for_removal(partition, DELETED_DIRECTORY, due_ms)
         except OSError as error:
             # It stays on disk under its name: the next start, or the next of its name, finds
             # another topic id in it and sets it aside.
             logger.error("cannot be renamed: partition=%s error=%s", partition, error)
 
-    def set_aside(self, strays: Iterable[TopicPartition]) -> None:
+    def rename_stray_directories(self, strays: Iterable[TopicPartition]) -> None:
         """Rename directories that, by the metadata, are none of this node's."""
         for partition in strays:
             logger.warning("setting aside data of an unknown topic: partition=%s", partition)
             try:
-                self._part_with(partition, STRAY_DIRECTORY, None)
+                self._rename_for_removal(partition, STRAY_DIRECTORY, None)
             except OSError as error:
                 logger.error("cannot be set aside: partition=%s error=%s", partition, error)
 
-    def remembers(self, partition: TopicPartition) -> bool:
+    def has_checkpoint_entry(self, partition: TopicPartition) -> bool:
         """Whether the tables have something about an earlier partition of this name."""
         return partition not in self._on_disk and (
             partition in self._log_starts or partition in self._recovery_points
         )
 
-    def forget_deleted(self) -> None:
+    def purge_checkpoints(self) -> None:
         """Take what is neither open nor on disk out of the tables; may run in a worker."""
         self._write_tables()
 
-    def _forget(self, partition: TopicPartition) -> None:
+    def _purge_checkpoint_entry(self, partition: TopicPartition) -> None:
         """Take what an earlier partition of this name left in the tables out of them.
 
         Durably, since the tables know names only: after a crash the new partition's records
         would pass for deleted, and its torn tail for checked.
         """
         # Inside, since a worker may be writing the earlier partition's offsets at this moment.
-        with self._checkpointing:
-            if self.remembers(partition):
+        with self._checkpoint_lock:
+            if self.has_checkpoint_entry(partition):
                 self._write_both()
 
-    def _part_with(self, partition: TopicPartition, suffix: str, due_ms: float | None) -> None:
-        name = parting_name(partition, self._randomness.uuid().hex, suffix)
+    def _rename_for_removal(
+        self, partition: TopicPartition, suffix: str, due_ms: float | None
+    ) -> None:
+        name = removal_name(partition, self._randomness.uuid().hex, suffix)
         try:
             self._files.rename(f"{self.path}/{partition}", f"{self.path}/{name}")
         except FileNotFoundError:
             due_ms = None  # nothing was ever written to it
         if due_ms is not None:
-            self._parting[f"{self.path}/{name}"] = due_ms
+            self._pending_removal[f"{self.path}/{name}"] = due_ms
         self._on_disk.discard(partition)
 
     def remove_deleted(self, now_ms: float) -> None:
@@ -306,7 +310,7 @@ class LogDirectory:
 
         What cannot be removed keeps nothing else, and is tried again the next time.
         """
-        for path, due_ms in list(self._parting.items()):
+        for path, due_ms in list(self._pending_removal.items()):
             if due_ms <= now_ms:
                 try:
                     self._files.remove_tree(path)
@@ -314,7 +318,7 @@ class LogDirectory:
                     if self._files.exists(path):
                         logger.error("cannot be removed: path=%s error=%s", path, error)
                         continue
-                del self._parting[path]
+                del self._pending_removal[path]
         for log in list(self.logs.values()):
             try:
                 log.remove_deleted(now_ms)
@@ -340,14 +344,14 @@ class LogDirectory:
                     if self.logs.get(partition) is log:  # not deleted meanwhile
                         logger.error("checkpoint failed: path=%s error=%s", log.directory, error)
         if moved:
-            with self._checkpointing:
+            with self._checkpoint_lock:
                 self._write_recovery_points()
         self.checkpoint_log_starts()
 
     def checkpoint_log_starts(self, *, durable: bool = False) -> None:
-        """Write down log starts that no segment's name tells; `durable` survives a power cut,
+        """Write down log starts that no segment's name says; `durable` survives a power cut,
         whoever wrote them."""
-        with self._checkpointing:
+        with self._checkpoint_lock:
             if self._current_log_starts() != self._log_starts:
                 self._write_log_starts()
             if durable:
@@ -355,10 +359,10 @@ class LogDirectory:
 
     def _write_tables(self) -> None:
         """Both, durably."""
-        with self._checkpointing:
+        with self._checkpoint_lock:
             self._write_both()
 
-    # The following are for those who hold `_checkpointing`.
+    # The following are for those who hold `_checkpoint_lock`.
 
     def _write_both(self) -> None:
         self._write_log_starts()
@@ -410,7 +414,7 @@ class LogDirectory:
     def _current_log_starts(self) -> dict[TopicPartition, Offset]:
         starts = {tp: o for tp, o in self._log_starts.items() if tp in self._on_disk}
         for tp, log in list(self.logs.items()):
-            if log.start_is_nameless:
+            if log.log_start_needs_checkpoint:
                 starts[tp] = log.log_start_offset
         return starts
 
@@ -419,7 +423,7 @@ class LogDirectory:
     def close(self) -> None:
         """Close every log; if all went well, say so for the next start.
 
-        The mark vouches for every log, so it is not written if one was never opened or did not
+        The marker stands for every log, so it is not written if one was never opened or did not
         close. That costs the others nothing: their recovery points are their ends.
         """
         clean = not self._on_disk
@@ -430,19 +434,19 @@ class LogDirectory:
                 clean = False
                 logger.error("log was not closed: directory=%s error=%s", log.directory, error)
         try:
-            with self._checkpointing:
+            with self._checkpoint_lock:
                 if not (self._recovery_points_lost and self._on_disk):
                     self._write(RECOVERY_POINTS, self._current_recovery_points())
             self.checkpoint_log_starts()
             if clean:
-                # Unsynced: without it the next start only takes longer. What it vouches for has
+                # Unsynced: without it the next start only takes longer. What it stands for has
                 # been synced by the logs.
                 marker = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
                 self._files.write_file(f"{self.path}/{CLEAN_SHUTDOWN}", marker)
         except OSError as error:
             logger.error("the next start will recover: path=%s error=%s", self.path, error)
-        self.abandon()
+        self.release_lock()
 
-    def abandon(self) -> None:
-        """Let go of the directory as it is, as the death of the process would."""
+    def release_lock(self) -> None:
+        """Leave the directory as it is, as the death of the process would."""
         self._lock.release()

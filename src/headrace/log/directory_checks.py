@@ -49,7 +49,7 @@ def require_no_data(files: FileSystem, path: str) -> None:
         )
 
 
-def take_clean_marker(files: FileSystem, path: str) -> bool:
+def remove_clean_marker(files: FileSystem, path: str) -> bool:
     """Whether the last stop was clean; the marker is gone, for certain, when this returns."""
     marker = f"{path}/{CLEAN_SHUTDOWN}"
     if not files.exists(marker):

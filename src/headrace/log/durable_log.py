@@ -4,10 +4,10 @@
     checkpoint    flush, and also what would otherwise have to be found out by reading
     close         a checkpoint after which nothing needs to be recovered
 
-`_lock` guards shape and end of the log, never a sync: appends go on while a worker flushes.
-`_shaping` keeps apart those who change the shape in several steps with syncs between.
+`_lock` guards the segments and the log end, never a sync: appends go on while a worker flushes.
+`_structure_lock` keeps apart those who change the segments in several steps with syncs between.
 
-A write that fails is taken back and may be tried again (a full disk gets room). A *sync* that
+A write that fails is taken back and may be tried again (a full disk gets space). A *sync* that
 fails is final: the kernel has dropped the pages and would call the next sync a success, so the
 log refuses everything but reads until it is opened again. A sync that could not be tried, for want
 of a descriptor, has dropped nothing: it is put off, and the log stays as it is.
@@ -20,15 +20,15 @@ from dataclasses import dataclass
 from headrace.core.errors import StorageError, StorageUnavailable
 from headrace.core.files import FileSystem, NotTried
 from headrace.core.ids import Offset, TopicId
-from headrace.core.seams import Clock
+from headrace.core.runtime import Clock
 from headrace.log import partition_metadata
 from headrace.log.compaction.request import Replacement
 from headrace.log.config import LogConfig
-from headrace.log.epochs import EpochCache
-from headrace.log.producer_history import ProducerHistory
+from headrace.log.leader_epoch_cache import LeaderEpochCache
+from headrace.log.producer_state_manager import ProducerStateManager
 from headrace.log.rolling import roll_limit_ms
 from headrace.log.segment import Segment
-from headrace.log.segments import Segments
+from headrace.log.segments import LogSegments
 
 
 @dataclass(slots=True)
@@ -49,15 +49,15 @@ class DurableLog:
         "_created",
         "_epochs",
         "_failure",
-        "_flushing",
+        "_flush_lock",
         "_half_emptied",
         "_half_replaced",
-        "_history",
         "_lock",
         "_lower_checkpoints",
+        "_producer_state_manager",
         "_roll_limit_ms",
         "_segments",
-        "_shaping",
+        "_structure_lock",
         "_truncations",
         "_unsynced_directory",
         "_unsynced_indexes",
@@ -91,11 +91,11 @@ class DurableLog:
         self.recovery_point = Offset(start)
         self.bytes_since_checkpoint = 0
         self._clock = clock
-        self._segments = Segments(
+        self._segments = LogSegments(
             files, directory, (Segment(files, directory, start, clock.now_ms()),)
         )
-        self._history = ProducerHistory(files, directory)
-        self._epochs: EpochCache | None = EpochCache()  # None: not yet loaded
+        self._producer_state_manager = ProducerStateManager(files, directory)
+        self._epochs: LeaderEpochCache | None = LeaderEpochCache()  # None: not yet loaded
         self._roll_limit_ms = roll_limit_ms(config, self._segments.active)
         self._created = False
         # Names of files in the directory, and of the directory itself, that a power cut may take.
@@ -109,9 +109,9 @@ class DurableLog:
         self._half_emptied: StorageError | None = None
         self._failure: StorageError | None = None
         self._lower_checkpoints: Callable[[], None] | None = None
-        # Taken in the order shaping, flushing, lock.
-        self._shaping = threading.Lock()
-        self._flushing = threading.Lock()
+        # Taken in the order structure, flush, lock.
+        self._structure_lock = threading.Lock()
+        self._flush_lock = threading.Lock()
         self._lock = threading.Lock()
 
     @property
@@ -127,28 +127,28 @@ class DurableLog:
         """Why the log takes no more appends; None while it does."""
         return self._failure
 
-    def _require_health(self) -> None:
+    def _raise_if_failed(self) -> None:
         """Under `_lock`: a deleted partition's path may already be that of its successor."""
         if self._failure is not None:
             raise StorageError(str(self._failure))
 
     def flush(self) -> Offset:
         """Bring everything appended before the call to disk; return the offset it reaches to."""
-        with self._flushing:
+        with self._flush_lock:
             with self._lock:
-                self._require_health()
+                self._raise_if_failed()
                 end = self.log_end_offset
                 truncations = self._truncations
                 names, self._unsynced_names = self._unsynced_names, False
                 directory, self._unsynced_directory = self._unsynced_directory, False
                 active = self._segments.active
                 # Readers will soon ask for everything up to here and no further.
-                active.remember(end, active.size)
+                active.cache_position(end, active.size)
                 dirty = self._segments.reaching_past(self.flushed_offset)
                 now_ms = self._clock.monotonic_ms()
             try:
                 if directory:
-                    self._name_owner()
+                    self._write_topic_id()
                 self._sync_all(dirty, names=names, directory=directory)
             except StorageError:
                 with self._lock:
@@ -166,12 +166,12 @@ class DurableLog:
         try:
             self._sync(dirty, Segment.sync)
             if directory:
-                self._sync_birth()
+                self._sync_new_directory()
             if names:
                 # A synced file whose name is lost is lost.
                 self.files.sync_directory(self.directory)
         except NotTried as error:
-            raise self._sync_put_off(error) from error
+            raise self._sync_unavailable(error) from error
         except OSError as error:
             raise self._sync_failed(error) from error
 
@@ -184,8 +184,8 @@ class DurableLog:
                 if segment in self._segments.all:
                     raise
 
-    def _name_owner(self) -> None:
-        """Before the first flush of a log: whose it is must be in its directory.
+    def _write_topic_id(self) -> None:
+        """Before the first flush of a log: its topic id must be in its directory.
 
         Without the topic id in it, data of a deleted topic could be taken for that of a new one
         of the same name; a crash right after the directory was made may have left it without.
@@ -197,17 +197,17 @@ class DurableLog:
             if partition_metadata.load(self.files, self.directory) is None:
                 partition_metadata.store(self.files, self.directory, self.topic_id)
         except NotTried as error:
-            raise self._sync_put_off(error) from error
+            raise self._sync_unavailable(error) from error
         except OSError as error:
             raise StorageError(f"cannot write in {self.directory}: {error}") from error
 
-    def _sync_birth(self) -> None:
-        """The first flush of a log: its directory's name, and whose it is."""
+    def _sync_new_directory(self) -> None:
+        """The first flush of a log: its directory's name and its topic id."""
         if self.topic_id is not None:
             partition_metadata.sync(self.files, self.directory)
         self.files.sync_directory(self.directory.rpartition("/")[0])
 
-    def _sync_put_off(self, error: NotTried) -> StorageUnavailable:
+    def _sync_unavailable(self, error: NotTried) -> StorageUnavailable:
         return StorageUnavailable(f"cannot sync {self.directory} now: {error}")
 
     def _sync_failed(self, error: OSError) -> StorageError:
@@ -217,8 +217,8 @@ class DurableLog:
         return failure
 
     @property
-    def start_is_nameless(self) -> bool:
-        """Whether no file's name on disk tells where the log starts, so that a checkpoint must."""
+    def log_start_needs_checkpoint(self) -> bool:
+        """Whether no file name on disk says where the log starts, so that a checkpoint must."""
         first = self._segments.all[0]
         return self.log_start_offset > first.base_offset or (
             self.log_start_offset > 0
@@ -255,9 +255,9 @@ class DurableLog:
         """
         if not self.checkpoint_due:
             return self.checkpointed_offset
-        with self._shaping:
+        with self._structure_lock:
             with self._lock:
-                self._require_health()
+                self._raise_if_failed()
                 rolled, self._unsynced_indexes = self._unsynced_indexes, ()
                 end, size = self.log_end_offset, self.bytes_since_checkpoint
                 try:
@@ -271,7 +271,7 @@ class DurableLog:
             except NotTried as error:
                 with self._lock:
                     self._unsynced_indexes = (*rolled, *self._unsynced_indexes)
-                raise self._sync_put_off(error) from error
+                raise self._sync_unavailable(error) from error
             except OSError as error:
                 raise self._sync_failed(error) from error
         self.flush()
@@ -289,9 +289,9 @@ class DurableLog:
         active = self._segments.active
         if active.exists:
             active.persist_indexes(final=False)
-        if self._history.is_small:
-            self._history.snapshot(self.log_end_offset)
-            self._history.remove_strays(self._segments.bases)
+        if self._producer_state_manager.is_small:
+            self._producer_state_manager.take_snapshot(self.log_end_offset)
+            self._producer_state_manager.remove_stray_snapshots(self._segments.base_offsets)
         if self._epochs is not None and self._epochs.changed:
             self._epochs.store(self.files, self.directory)
             self._unsynced_names = True
@@ -301,16 +301,16 @@ class DurableLog:
         without a time); return how many segments. What cannot be removed is tried again the next
         time."""
         with self._lock:
-            doomed = self._segments.take_doomed(now_ms)
+            pending = self._segments.take_due(now_ms)
         removed = 0
         try:
             # Outside the lock: appends need not wait until a large file is gone.
-            for each in doomed:
+            for each in pending:
                 each.remove()
                 removed += 1
         finally:
             with self._lock:
-                self._segments.give_back(doomed[removed:])
+                self._segments.put_back(pending[removed:])
         return removed
 
     def close(self) -> None:
@@ -319,7 +319,7 @@ class DurableLog:
             if self._created and self._failure is None:
                 self.flush()
                 self.checkpoint()
-                self._history.snapshot(self.log_end_offset)
+                self._producer_state_manager.take_snapshot(self.log_end_offset)
                 active = self._segments.active
                 if active.exists:
                     active.persist_indexes(final=True)
@@ -336,7 +336,7 @@ class DurableLog:
         if self._failure is not None:
             raise StorageError(str(self._failure))
 
-    def retire(self) -> None:
+    def refuse_writes(self) -> None:
         """The partition is deleted: nothing may be written any more."""
         with self._lock:
             self._failure = StorageError(f"{self.directory} is deleted")

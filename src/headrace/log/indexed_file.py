@@ -32,7 +32,7 @@ LAST: Final = 2**32
 
 @runtime_checkable
 class ReservesSpace(Protocol):
-    """What a `File` of a real disk offers besides: space set aside, its size unchanged."""
+    """What a `File` of a real disk offers besides: space reserved, its size unchanged."""
 
     def reserve(self, size: int) -> None: ...
 
@@ -41,12 +41,12 @@ class IndexedFile:
     """The batches from `base_offset` up to, not including, `next_offset`."""
 
     __slots__ = (
-        "_boundaries",
         "_end",
         "_file",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_offsets",
+        "_read_positions",
         "_times",
         "_unindexed_bytes",
         "base_offset",
@@ -79,7 +79,7 @@ class IndexedFile:
         self._max_timestamp: int | None = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
         # Offsets at which readers stopped, and where in the file that was.
-        self._boundaries: dict[int, int] | None = None
+        self._read_positions: dict[int, int] | None = None
 
     @property
     def next_offset(self) -> Offset:
@@ -107,7 +107,7 @@ class IndexedFile:
         return file
 
     def create_file(self, reserve_bytes: int = 0) -> None:
-        """Create the data file, with disk space set aside where the file system can do that;
+        """Create the data file, with disk space reserved where the file system can do that;
         leftovers of an earlier segment of this name go.
 
         If that fails there is no file: an empty one would pass for the log's end at a restart.
@@ -149,7 +149,7 @@ class IndexedFile:
         return self.offsets if suffix == INDEX else self.times
 
     def release_space(self) -> None:
-        """Give back what was set aside and not used."""
+        """Give back what was reserved and not used."""
         self.file.truncate(self.size)
 
     def sync(self) -> None:
@@ -181,9 +181,9 @@ class IndexedFile:
             renamed.append(old + suffix)
         return renamed
 
-    # Taking note of batches
+    # Adding batches
 
-    def account(
+    def add_batch(
         self,
         position: int,
         size: int,
@@ -191,7 +191,7 @@ class IndexedFile:
         max_timestamp: int,
         index_interval_bytes: int,
     ) -> None:
-        """Take note of a batch that is in the file at `position`, the end of what was known."""
+        """Add a batch that is in the file at `position`, the end of what was known."""
         highest = self._max_timestamp
         if highest is None:
             highest = self._load_max_timestamp()
@@ -220,7 +220,7 @@ class IndexedFile:
     def persist_indexes(self, *, final: bool) -> None:
         """Write out index entries, if there are new ones.
 
-        `final` adds the entry that tells the highest timestamp of the whole file.
+        `final` adds the entry with the highest timestamp of the whole file.
         """
         if final and self.size and self._max_timestamp is not None:
             self._index_max_timestamp()
@@ -266,7 +266,7 @@ class IndexedFile:
         """
         times = self.times
         highest, relative = times.last() or (NO_TIMESTAMP, 0)
-        if times.is_torn() or not self._time_fits(highest, relative):
+        if times.is_torn() or not self._time_entry_matches(highest, relative):
             return False
         position = self.indexed_position(LAST)
         try:
@@ -287,7 +287,7 @@ class IndexedFile:
 
     # Indexes against data
 
-    def fits(self, relative: int, position: int) -> bool:
+    def matches_batch(self, relative: int, position: int) -> bool:
         """Whether a batch whose last offset is `relative` begins at `position`."""
         try:
             header = parse_header(self.file.read(position, HEADER_SIZE))
@@ -295,8 +295,8 @@ class IndexedFile:
             return False
         return header.last_offset == self.base_offset + relative
 
-    def _time_fits(self, timestamp: int, relative: int) -> bool:
-        """Whether a time entry tells the timestamp of a batch that ends at its offset."""
+    def _time_entry_matches(self, timestamp: int, relative: int) -> bool:
+        """Whether a time entry has the timestamp of a batch that ends at its offset."""
         position = self.indexed_position(relative)
         try:
             for _, header in scan_headers(self.file, position, self.size):
@@ -318,7 +318,7 @@ class IndexedFile:
         if number < 0:
             return 0
         entry = index.entry(number)
-        if entry[column] <= value and self.fits(*entry):
+        if entry[column] <= value and self.matches_batch(*entry):
             return entry[1]
         if index is self._offsets:  # not made anew by another thread since we looked
             self.rebuild_indexes(f"offset entry {number} points to no batch of its offset")
@@ -331,10 +331,10 @@ class IndexedFile:
         """
         logger.warning("rebuilding indexes: segment=%s reason=%s", self.path(), reason)
         fresh = IndexedFile(self.files, self.directory, self.base_offset)
-        fresh._offsets, fresh._times = self.offsets.emptied(), self.times.emptied()
+        fresh._offsets, fresh._times = self.offsets.empty_copy(), self.times.empty_copy()
         try:
             for position, header in scan_headers(self.file, 0, self.size):
-                fresh.account(
+                fresh.add_batch(
                     position,
                     header.size,
                     header.last_offset,
@@ -343,7 +343,7 @@ class IndexedFile:
                 )
         except CorruptBatch as error:
             # It ends the index, not the segment: a torn tail that recovery has yet to cut, or
-            # damage that the reader of that very batch will be told of.
+            # damage that the reader of that very batch will find.
             logger.warning("an index ends early: segment=%s reason=%s", self.path(), error)
         fresh._index_max_timestamp()
         self._offsets, self._times = fresh._offsets, fresh._times
@@ -352,14 +352,14 @@ class IndexedFile:
         self.offsets.persist()
         self.times.persist()
 
-    def forget_indexes(self) -> None:
+    def clear_indexes(self) -> None:
         """Empty both indexes, and what was derived from batches so far."""
         self.offsets.truncate(0)
         self.times.truncate(0)
         self._unindexed_bytes = 0
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = self.base_offset
-        self._boundaries = None
+        self._read_positions = None
 
     # Going back
 
@@ -368,7 +368,7 @@ class IndexedFile:
         size = self.size
         last = self.offsets.last()
         relative, position = last if last else (-1, 0)
-        if last and (position >= size or not self.fits(relative, position)):
+        if last and (position >= size or not self.matches_batch(relative, position)):
             raise CorruptBatch(f"the index of {self.path()} does not fit its data")
         next_offset, indexable = int(self.base_offset), False
         highest, highest_offset = NO_TIMESTAMP, int(self.base_offset)
@@ -393,11 +393,11 @@ class IndexedFile:
         """
         offsets, times = self.offsets, self.times
         number = offsets.floor(offset - 1 - self.base_offset) if offset > self.base_offset else -1
-        if number >= 0 and offsets.grows() and times.grows():
+        if number >= 0 and offsets.is_monotonic() and times.is_monotonic():
             relative, position = offsets.entry(number)
             in_time = times.floor(relative, 1)
             time = times.entry(in_time) if in_time >= 0 else None
-            if time and self.fits(relative, position) and self._time_fits(*time):
+            if time and self.matches_batch(relative, position) and self._time_entry_matches(*time):
                 # Entry `number` itself goes too: its batch is read again and is added anew.
                 offsets.truncate(number)
                 times.truncate(in_time + 1)
@@ -407,7 +407,7 @@ class IndexedFile:
                 self._unindexed_bytes = MAX_INT32
                 self._end = (self.base_offset, position)
                 return position
-        self.forget_indexes()
+        self.clear_indexes()
         self._end = (self.base_offset, 0)
         return 0
 
@@ -423,7 +423,7 @@ class IndexedFile:
         """Cut the data file at `position`, a batch boundary, and the indexes with it."""
         scan_from = self.indexed_position(position - 1, POSITION)
         next_offset = self.end_before(position)
-        self._boundaries = None
+        self._read_positions = None
         self._end = (next_offset, position)
         self.file.truncate(position)
         self.offsets.truncate(self.offsets.floor(position - 1, 1) + 1)

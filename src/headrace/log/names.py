@@ -52,14 +52,14 @@ def parse_partition(name: str) -> TopicPartition | None:
     return TopicPartition(topic, int(digits))
 
 
-def parting_name(partition: TopicPartition, unique: str, suffix: str) -> str:
-    """The name of a directory on its way out: `topic-0.<unique>-delete`."""
+def removal_name(partition: TopicPartition, unique: str, suffix: str) -> str:
+    """The name of a directory that is to be removed: `topic-0.<unique>-delete`."""
     tail = f"-{partition.partition}.{unique}{suffix}"
     return partition.topic[: _NAME_MAX - len(tail)] + tail
 
 
 def is_deleted_partition(name: str) -> bool:
-    """Whether a directory was a partition and is on its way out; its files may be removed.
+    """Whether a directory was a partition and is to be removed; its files may be.
 
     The ending alone does not say so: somebody may keep a `to-delete` beside our data.
     """

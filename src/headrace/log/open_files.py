@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
 
-class Named(Protocol):
+class HasPath(Protocol):
     @property
     def path(self) -> str: ...
 
 
-F = TypeVar("F", bound=Named)
+F = TypeVar("F", bound=HasPath)
 
 
 class OpenFiles(Generic[F]):

@@ -1,4 +1,4 @@
-"""One partition on disk, in three layers: append and read here, shape and durability below.
+"""One partition on disk, in three layers: append and read here, segments and durability below.
 
     log start ............... deleted before it
     recovery point .......... flushed, and checkpointed as such
@@ -8,7 +8,7 @@
 Appends, reads, truncations and changes of config come from one thread (the event loop). Whatever
 waits for the disk may run in a worker meanwhile, beside them and beside each other: `flush`,
 `checkpoint`, `apply_retention`, `expire_producers`, `replace_segments`, `remove_deleted`, and the
-searches by time. Appends wait for a worker only while it changes the shape or looks into an index
+searches by time. Appends wait for a worker only while it changes the segments or reads an index
 of the newest segment (`_lock`), never for a sync; reads take no lock at all.
 """
 
@@ -25,14 +25,14 @@ from headrace.core.errors import (
 )
 from headrace.core.files import FileSystem, NotTried
 from headrace.core.ids import LeaderEpoch, Offset, TopicId
-from headrace.core.seams import Clock
+from headrace.core.runtime import Clock
 from headrace.log import partition_metadata, recovery
 from headrace.log.config import LogConfig
-from headrace.log.epochs import EpochCache
-from headrace.log.producer_state import ProducerStates, SentBatch
+from headrace.log.leader_epoch_cache import LeaderEpochCache
+from headrace.log.producer_state import BatchMetadata, ProducerStates
 from headrace.log.rolling import roll_due, roll_limit_ms
-from headrace.log.segment import NOTHING, Segment, Stretch
-from headrace.log.segments import Segments
+from headrace.log.segment import EMPTY_SLICE, LogSlice, Segment
+from headrace.log.segments import LogSegments
 from headrace.log.shaped_log import ShapedLog
 from headrace.log.timestamps import TimestampedOffset, first_at_or_after, latest_timestamp
 from headrace.protocol.records.header import LENGTH_OVERHEAD, BatchHeader, iterate_headers
@@ -45,7 +45,7 @@ Placed = list[tuple[int, BatchHeader, int]]
 
 
 class AppendInfo(NamedTuple):
-    """Where a produced batch lies, for the answer to its producer."""
+    """Where a produced batch lies, for the response to its producer."""
 
     first_offset: Offset
     last_offset: Offset
@@ -101,14 +101,14 @@ class PartitionLog(ShapedLog):
         )
         if not opened.segments:
             return
-        self._segments = Segments(self.files, self.directory, opened.segments)
+        self._segments = LogSegments(self.files, self.directory, opened.segments)
         active = self._segments.active
-        # The first append was no later than the last, which is all that the file tells.
+        # The first append was no later than the last, which is all that is known of the file.
         active.created_ms = min(self._clock.now_ms(), self.files.modified_ms(active.path()))
         self._roll_limit_ms = roll_limit_ms(self.config, active)
         self._unsynced_indexes = tuple(opened.reindexed)
-        self._history.snapshots = tuple(opened.snapshots)
-        self._history.states, self._epochs = opened.producers, opened.epochs
+        self._producer_state_manager.snapshots = tuple(opened.snapshots)
+        self._producer_state_manager.states, self._epochs = opened.producers, opened.epochs
         first = opened.segments[0].base_offset
         start, end = max(self.log_start_offset, first), active.next_offset
         self.log_start_offset, self.log_end_offset = Offset(start), end
@@ -135,11 +135,11 @@ class PartitionLog(ShapedLog):
     ) -> AppendInfo:
         """Give the checked batches in `buffer` their offsets (in place) and write them.
 
-        A batch an idempotent producer has sent before is not written again; the answer is the
-        original one. Raises `ApiError` with Kafka's code if the producer may not send it.
+        A batch an idempotent producer has sent before is not written again; what is returned
+        is the original one. Raises `ApiError` with Kafka's code if the producer may not send it.
         """
         with self._lock:
-            producers = self._history.states
+            producers = self._producer_state_manager.states
             epochs = self._epochs
             if producers is None or epochs is None or self._failure is not None:
                 producers, epochs = self._ready_to_append()
@@ -147,13 +147,13 @@ class PartitionLog(ShapedLog):
             if leader_epoch != epochs.latest:
                 if leader_epoch < epochs.latest:
                     raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
-                epochs.assign(leader_epoch, first)
+                epochs.start_epoch(leader_epoch, first)
             placed: Placed = []
             for position, header in batches:
                 if header.producer_id >= 0:
                     duplicate = producers.check(header)
                     if duplicate is not None:
-                        return self._answer_duplicate(duplicate)
+                        return self._duplicate_info(duplicate)
                 assign_offsets(buffer, position, offset, leader_epoch)
                 last = offset + header.last_offset_delta
                 placed.append((position, header, last))
@@ -163,19 +163,19 @@ class PartitionLog(ShapedLog):
             time_ms = header.max_timestamp if header.uses_append_time else -1
             return AppendInfo(first, Offset(offset - 1), time_ms, self.log_start_offset, False)
 
-    def sent_before(self, header: BatchHeader) -> AppendInfo | None:
+    def find_duplicate(self, header: BatchHeader) -> AppendInfo | None:
         """Where the batch is that a producer sends again; None if it is not known."""
         with self._lock:
-            self._require_health()
-            batch = self._load_producers().sent_before(header)
-        return None if batch is None else self._answer_duplicate(batch)
+            self._raise_if_failed()
+            batch = self._load_producers().find_duplicate(header)
+        return None if batch is None else self._duplicate_info(batch)
 
-    def _ready_to_append(self) -> tuple[ProducerStates, EpochCache]:
-        self._require_health()
+    def _ready_to_append(self) -> tuple[ProducerStates, LeaderEpochCache]:
+        self._raise_if_failed()
         return self._load_producers(), self._load_epochs()
 
-    def _answer_duplicate(self, batch: SentBatch) -> AppendInfo:
-        # The batch's own time whoever set it, as Kafka answers.
+    def _duplicate_info(self, batch: BatchMetadata) -> AppendInfo:
+        # The batch's own time whoever set it, as Kafka responds.
         first, last = Offset(batch.first_offset), Offset(batch.last_offset)
         return AppendInfo(first, last, batch.timestamp, self.log_start_offset, True)
 
@@ -194,7 +194,7 @@ class PartitionLog(ShapedLog):
                 expected = Offset(header.last_offset + 1)
                 placed.append((position, header, header.last_offset))
                 if header.leader_epoch > epochs.latest:
-                    epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+                    epochs.start_epoch(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
             if placed:
                 self._write(placed, buffer, producers)
 
@@ -215,7 +215,7 @@ class PartitionLog(ShapedLog):
             raise self._write_failed(segment, error) from error
         interval = config.index_interval_bytes
         for position, header, last_offset in placed:
-            segment.account(
+            segment.add_batch(
                 start + position,
                 header.batch_length + LENGTH_OVERHEAD,
                 last_offset,
@@ -288,16 +288,16 @@ class PartitionLog(ShapedLog):
         except OSError as error:
             raise StorageError(f"cannot read {found.file.path}: {error}") from error
 
-    def find(self, start: Offset, max_bytes: int, end: Offset, *, at_least_one: bool) -> Stretch:
+    def find(self, start: Offset, max_bytes: int, end: Offset, *, at_least_one: bool) -> LogSlice:
         """Where the bytes are that `read` would give, and the offset behind the last batch."""
         self._require_in_range(start)
         if start >= end or start == self.log_end_offset:
-            return NOTHING
+            return EMPTY_SLICE
         segments = self._segments
         segment = segments.active
         try:
             if start >= segment.base_offset:
-                return segment.find(start, max_bytes, end, at_least_one=at_least_one) or NOTHING
+                return segment.find(start, max_bytes, end, at_least_one=at_least_one) or EMPTY_SLICE
             for segment in segments.at_or_after(start):
                 if segment.base_offset > start and start < self.log_start_offset:
                     break  # deleted since we looked
@@ -307,7 +307,7 @@ class PartitionLog(ShapedLog):
         except OSError as error:
             raise StorageError(f"cannot read {segment.path()}: {error}") from error
         self._require_in_range(start)
-        return NOTHING
+        return EMPTY_SLICE
 
     def _require_in_range(self, offset: Offset) -> None:
         if not self.log_start_offset <= offset <= self.log_end_offset:

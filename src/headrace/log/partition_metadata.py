@@ -1,7 +1,7 @@
 """`partition.metadata`: which topic id a partition's directory belongs to.
 
-A topic may be deleted and created again under its old name; the id tells the old data from the
-new, so that deleted records never come back.
+A topic may be deleted and created again under its old name; the id distinguishes the old data from
+the new, so that deleted records never come back.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode

@@ -6,8 +6,9 @@ Kafka keeps one entry per producer, its last batch. We write one per kept batch,
 Kafka lets a later entry of the same producer replace the earlier one, so it reads our files as
 its own, and after a restart we still know all five batches a producer may send again.
 
-Snapshots save time and outlive the data they were made from, but the CRC tells a good one from a
-bad one; so they are synced only where the data that could rebuild them is about to be deleted.
+Snapshots save time and outlive the data they were made from, but the CRC distinguishes a good one
+from a bad one; so they are synced only where the data that could rebuild them is about to be
+deleted.
 """
 
 import logging
@@ -16,7 +17,12 @@ from typing import Final
 
 from headrace.core.files import FileSystem
 from headrace.log.names import SNAPSHOT, offset_name
-from headrace.log.producer_state import NO_SEQUENCE, Producer, ProducerStates, SentBatch
+from headrace.log.producer_state import (
+    NO_SEQUENCE,
+    BatchMetadata,
+    ProducerStateEntry,
+    ProducerStates,
+)
 from headrace.protocol.records.checksum import crc32c
 
 logger = logging.getLogger(__name__)
@@ -36,7 +42,7 @@ def snapshot_path(directory: str, offset: int) -> str:
 def encode_snapshot(states: ProducerStates) -> bytes:
     entries: list[bytes] = []
     for producer_id, producer in states:
-        batches = producer.batches or [SentBatch(NO_SEQUENCE, -1, 0, producer.last_timestamp)]
+        batches = producer.batches or [BatchMetadata(NO_SEQUENCE, -1, 0, producer.last_timestamp)]
         entries += [
             _ENTRY.pack(
                 producer_id,
@@ -70,10 +76,10 @@ def decode_snapshot(data: bytes) -> ProducerStates | None:
         producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, start = entry
         producer = states.get(producer_id)
         if producer is None:
-            producer = Producer(epoch)
+            producer = ProducerStateEntry(epoch)
             states.put(producer_id, producer)
         if sequence != NO_SEQUENCE:
-            producer.note(epoch, SentBatch(sequence, offset, delta, timestamp))
+            producer.add_batch(epoch, BatchMetadata(sequence, offset, delta, timestamp))
         producer.epoch = epoch
         producer.last_timestamp = timestamp
         producer.coordinator_epoch = coordinator_epoch

@@ -22,7 +22,7 @@ NO_SEQUENCE: Final = -1
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 
 
-class SentBatch(NamedTuple):
+class BatchMetadata(NamedTuple):
     """A batch as the producer and the log know it."""
 
     last_sequence: int
@@ -39,7 +39,7 @@ class SentBatch(NamedTuple):
         return (self.last_sequence - self.offset_delta) & _SEQUENCE_MASK
 
 
-class Producer:
+class ProducerStateEntry:
     """One producer id. `batches` are of the current epoch, oldest first."""
 
     __slots__ = (
@@ -54,7 +54,7 @@ class Producer:
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.batches: list[SentBatch] = []
+        self.batches: list[BatchMetadata] = []
         self.coordinator_epoch = -1
         self.transaction_start = -1
         self.last_timestamp = -1
@@ -68,7 +68,7 @@ class Producer:
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
-    def note(self, epoch: int, batch: SentBatch) -> None:
+    def add_batch(self, epoch: int, batch: BatchMetadata) -> None:
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
@@ -85,21 +85,21 @@ class ProducerStates:
     __slots__ = ("_producers",)
 
     def __init__(self) -> None:
-        self._producers: dict[int, Producer] = {}
+        self._producers: dict[int, ProducerStateEntry] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
 
-    def __iter__(self) -> Iterator[tuple[int, Producer]]:
+    def __iter__(self) -> Iterator[tuple[int, ProducerStateEntry]]:
         return iter(tuple(self._producers.items()))
 
-    def get(self, producer_id: int) -> Producer | None:
+    def get(self, producer_id: int) -> ProducerStateEntry | None:
         return self._producers.get(producer_id)
 
-    def put(self, producer_id: int, producer: Producer) -> None:
+    def put(self, producer_id: int, producer: ProducerStateEntry) -> None:
         self._producers[producer_id] = producer
 
-    def check(self, header: BatchHeader) -> SentBatch | None:
+    def check(self, header: BatchHeader) -> BatchMetadata | None:
         """None if the batch may be appended, the batch kept if it is a duplicate; else raises."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
@@ -109,7 +109,7 @@ class ProducerStates:
             last = producer.last_sequence
             if sequence == (last + 1) & _SEQUENCE_MASK:
                 return None
-            kept = self.sent_before(header)
+            kept = self.find_duplicate(header)
             if kept is not None:
                 return kept
             raise ApiError(
@@ -130,7 +130,7 @@ class ProducerStates:
             )
         return None
 
-    def sent_before(self, header: BatchHeader) -> SentBatch | None:
+    def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
         """The batch kept of which this one is a copy."""
         producer = self._producers.get(header.producer_id)
         if producer is not None and producer.epoch == header.producer_epoch:
@@ -141,10 +141,12 @@ class ProducerStates:
         return None
 
     def update(self, header: BatchHeader, last_offset: int) -> None:
-        """Take note of a batch that is in the log, its last record at `last_offset`."""
+        """Add a batch that is in the log, its last record at `last_offset`."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
-            producer = self._producers[header.producer_id] = Producer(header.producer_epoch)
+            producer = self._producers[header.producer_id] = ProducerStateEntry(
+                header.producer_epoch
+            )
         attributes = header.attributes
         if attributes & CONTROL_BIT:
             # A transaction marker: it may bump the epoch, and ends what was open.
@@ -156,9 +158,9 @@ class ProducerStates:
             producer.seen = True
             return
         delta = header.last_offset_delta
-        producer.note(
+        producer.add_batch(
             header.producer_epoch,
-            SentBatch(header.last_sequence, last_offset, delta, header.max_timestamp),
+            BatchMetadata(header.last_sequence, last_offset, delta, header.max_timestamp),
         )
         if attributes & TRANSACTIONAL_BIT and producer.transaction_start < 0:
             producer.transaction_start = last_offset - delta

@@ -27,9 +27,9 @@ from typing import TypeVar
 
 from headrace.core.files import Buffer, NotTried
 from headrace.log import descriptor_io
-from headrace.log.at_once import NotAtHand, may_wait
-from headrace.log.names_in_use import NamesInUse
 from headrace.log.open_files import OpenFiles
+from headrace.log.page_cache import NotInPageCache, may_read_disk
+from headrace.log.path_locks import PathLocks
 
 T = TypeVar("T")
 
@@ -73,14 +73,14 @@ class RealFile:
         self.read_failed = False
 
     def size(self) -> int:
-        descriptor = self._files._borrow(self)
+        descriptor = self._files._acquire_descriptor(self)
         try:
             return os.fstat(descriptor).st_size
         finally:
-            self._files._give_back(self)
+            self._files._release_descriptor(self)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        descriptor = self._files._borrow(self)
+        descriptor = self._files._acquire_descriptor(self)
         try:
             if self._failure is not None:
                 raise OSError(errno.EIO, self._failure, self.path)
@@ -95,7 +95,7 @@ class RealFile:
                 raise OSError(error.errno, error.strerror, self.path) from error
             return position
         finally:
-            self._files._give_back(self)
+            self._files._release_descriptor(self)
 
     def _cut_back(self, descriptor: int, position: int) -> None:
         try:
@@ -105,52 +105,52 @@ class RealFile:
             raise OSError(errno.EIO, self._failure, self.path) from error
 
     def read(self, position: int, size: int) -> bytes:
-        descriptor = self._files._borrow(self)
+        descriptor = self._files._acquire_descriptor(self)
         try:
-            if may_wait():
+            if may_read_disk():
                 data = descriptor_io.read_range(descriptor, position, size)
             else:
-                at_hand = descriptor_io.read_range_at_once(descriptor, position, size)
-                if at_hand is None:
-                    raise NotAtHand(self, position, size)
-                data = at_hand
+                cached = descriptor_io.read_range_cached(descriptor, position, size)
+                if cached is None:
+                    raise NotInPageCache(self, position, size)
+                data = cached
         except OSError:
             self.read_failed = True
             raise
         finally:
-            self._files._give_back(self)
+            self._files._release_descriptor(self)
         self.read_failed = False
         return data
 
-    def read_at_once(self, position: int, buffer: bytearray | memoryview) -> int:
-        descriptor = self._files._borrow(self)
+    def read_cached(self, position: int, buffer: bytearray | memoryview) -> int:
+        descriptor = self._files._acquire_descriptor(self)
         try:
-            return descriptor_io.read_at_once(descriptor, position, buffer)
+            return descriptor_io.read_cached(descriptor, position, buffer)
         except OSError:
             self.read_failed = True
             raise
         finally:
-            self._files._give_back(self)
+            self._files._release_descriptor(self)
 
     def truncate(self, size: int) -> None:
-        descriptor = self._files._borrow(self)
+        descriptor = self._files._acquire_descriptor(self)
         try:
             self._dirty = True
             os.ftruncate(descriptor, size)
             self._end = size
         finally:
-            self._files._give_back(self)
+            self._files._release_descriptor(self)
 
     def reserve(self, size: int) -> None:
         """Ask for disk space up to `size` bytes, the size stays (`preallocate`)."""
-        descriptor = self._files._borrow(self)
+        descriptor = self._files._acquire_descriptor(self)
         try:
             descriptor_io.reserve(descriptor, size)
         finally:
-            self._files._give_back(self)
+            self._files._release_descriptor(self)
 
     def sync(self) -> None:
-        descriptor = self._files._borrow(self)
+        descriptor = self._files._acquire_descriptor(self)
         try:
             if self._failure is not None:
                 raise OSError(errno.EIO, self._failure, self.path)
@@ -163,7 +163,7 @@ class RealFile:
                 self._failure = f"an earlier sync failed: {error.strerror}"
                 raise OSError(error.errno, error.strerror, self.path) from error
         finally:
-            self._files._give_back(self)
+            self._files._release_descriptor(self)
 
     def close(self) -> None:
         self._files._close(self)
@@ -194,7 +194,7 @@ class RealFileSystem:
     def __init__(self, open_files_max: int = OPEN_FILES_MAX_DEFAULT) -> None:
         self._open_files_max = open_files_max
         self._lock = threading.Lock()
-        self._names = NamesInUse()
+        self._path_locks = PathLocks()
         self._open_files: OpenFiles[RealFile] = OpenFiles()
         # Files with a descriptor, oldest first; a second chance for those used since last seen.
         self._cached: dict[RealFile, None] = {}
@@ -206,8 +206,8 @@ class RealFileSystem:
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         file = RealFile(self, path)
-        self._borrow_anew(file, create=create, is_new=True)
-        self._give_back(file)
+        self._reopen_descriptor(file, create=create, is_new=True)
+        self._release_descriptor(file)
         return file
 
     def exists(self, path: str) -> bool:
@@ -226,12 +226,14 @@ class RealFileSystem:
         os.makedirs(path, exist_ok=True)
 
     def read_file(self, path: str) -> bytes:
-        descriptor = self._making_room(lambda: descriptor_io.open_descriptor(path, write=False))
+        descriptor = self._evict_if_out_of_descriptors(
+            lambda: descriptor_io.open_descriptor(path, write=False)
+        )
         with open(descriptor, "rb", buffering=0) as file:
             return file.readall()
 
     def write_file(self, path: str, data: Buffer) -> None:
-        descriptor = self._making_room(
+        descriptor = self._evict_if_out_of_descriptors(
             lambda: descriptor_io.open_descriptor(path, create=True, truncate=True)
         )
         try:
@@ -241,7 +243,7 @@ class RealFileSystem:
 
     def rename(self, old: str, new: str) -> None:
         open_at = self._open_files.below if os.path.isdir(old) else self._open_files.at
-        with self._names.using(old, new):
+        with self._path_locks.locked(old, new):
             with self._lock:
                 moving = open_at(old)
                 replaced = () if old == new else open_at(new)
@@ -249,7 +251,7 @@ class RealFileSystem:
             os.replace(old, new)
             with self._lock:
                 for file in replaced:
-                    self._forget(file)
+                    self._discard(file)
                 for file in moving:
                     if not file._closed:
                         self._open_files.discard(file)
@@ -261,13 +263,13 @@ class RealFileSystem:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         with self._lock:
             for file in self._open_files.at(path):
-                self._forget(file)
+                self._discard(file)
         os.remove(path)
 
     def remove_tree(self, path: str) -> None:
         with self._lock:
             for file in self._open_files.below(path):
-                self._forget(file)
+                self._discard(file)
         for directory, directories, names in os.walk(path, topdown=False):
             for name in names:
                 os.remove(os.path.join(directory, name))
@@ -276,9 +278,9 @@ class RealFileSystem:
         os.rmdir(path)
 
     def sync_directory(self, path: str) -> None:
-        self._making_room(lambda: descriptor_io.sync_directory(path))
+        self._evict_if_out_of_descriptors(lambda: descriptor_io.sync_directory(path))
 
-    def _making_room(self, call: Callable[[], T]) -> T:
+    def _evict_if_out_of_descriptors(self, call: Callable[[], T]) -> T:
         """What needs a descriptor for a moment takes that of an idle file, if there is no other:
         flush and roll must go on when connections have taken all the rest."""
         while True:
@@ -299,26 +301,28 @@ class RealFileSystem:
         """Close every descriptor; for a node that stops or is dropped without stopping."""
         with self._lock:
             for file in self._open_files.all():
-                self._forget(file)
+                self._discard(file)
 
-    def _borrow(self, file: RealFile) -> int:
+    def _acquire_descriptor(self, file: RealFile) -> int:
         with self._lock:
             if file._descriptor >= 0 and not file._closed:
                 file._users += 1
                 file._recent = True
                 return file._descriptor
-        return self._borrow_anew(file)
+        return self._reopen_descriptor(file)
 
-    def _borrow_anew(self, file: RealFile, *, create: bool = False, is_new: bool = False) -> int:
+    def _reopen_descriptor(
+        self, file: RealFile, *, create: bool = False, is_new: bool = False
+    ) -> int:
         """Borrow what has to be opened first."""
         while True:
             path = file.path
-            with self._names.using(path):
+            with self._path_locks.locked(path):
                 if file.path == path:
-                    return self._open_and_borrow(file, create, is_new)
+                    return self._open_descriptor(file, create, is_new)
             # It got another name before this one was free.
 
-    def _open_and_borrow(self, file: RealFile, create: bool, is_new: bool) -> int:
+    def _open_descriptor(self, file: RealFile, create: bool, is_new: bool) -> int:
         """Nobody else opens this file meanwhile, nor gives it another name."""
         with self._lock:
             self._require_open(file)
@@ -336,7 +340,7 @@ class RealFileSystem:
             file._recent = True
             self._require_open(file)
         except BaseException:
-            self._give_back(file)
+            self._release_descriptor(file)
             raise
         return descriptor
 
@@ -344,7 +348,7 @@ class RealFileSystem:
         if file._closed:
             raise FileNotFoundError(errno.ENOENT, "the file was closed or removed", file.path)
 
-    def _give_back(self, file: RealFile) -> None:
+    def _release_descriptor(self, file: RealFile) -> None:
         with self._lock:
             file._users -= 1
             if file._closed and not file._users:
@@ -352,7 +356,7 @@ class RealFileSystem:
 
     def _close(self, file: RealFile) -> None:
         with self._lock:
-            self._forget(file)
+            self._discard(file)
 
     def _open_path(self, path: str, *, create: bool) -> int:
         while True:
@@ -401,7 +405,7 @@ class RealFileSystem:
             if not file._users:
                 self._close_descriptor(file)
 
-    def _forget(self, file: RealFile) -> None:
+    def _discard(self, file: RealFile) -> None:
         """Let go of a closed or removed file; a call still using it may finish."""
         self._open_files.discard(file)
         file._closed = True

@@ -21,7 +21,7 @@ from headrace.core.ids import LeaderEpoch, Offset
 from headrace.log.batch_scan import scan_headers
 from headrace.log.compaction.swap import recover_swaps
 from headrace.log.config import MAX_INT32, LogConfig
-from headrace.log.epochs import EpochCache
+from headrace.log.leader_epoch_cache import LeaderEpochCache
 from headrace.log.names import (
     DELETED,
     INDEX,
@@ -55,7 +55,7 @@ class Opened:
     segments: list[Segment] = field(default_factory=list)
     snapshots: list[Offset] = field(default_factory=list)
     producers: ProducerStates | None = None
-    epochs: EpochCache | None = None
+    epochs: LeaderEpochCache | None = None
     reindexed: list[Segment] = field(default_factory=list)
     """Closed segments whose indexes were made anew and are not on disk."""
     intact: bool = False
@@ -178,18 +178,18 @@ class _Recovery:
             self.files.remove(f"{self.directory}/{offset:020d}{SNAPSHOT}")
             self.opened.snapshots.remove(offset)
 
-    def _load_epochs(self, first: int) -> EpochCache:
-        epochs = EpochCache.load(self.files, self.directory)
+    def _load_epochs(self, first: int) -> LeaderEpochCache:
+        epochs = LeaderEpochCache.load(self.files, self.directory)
         trusted = [s for s in self.segments[: first + 1] if s.base_offset < self.point]
         if epochs is None or not self._epochs_fit(epochs, trusted):
             if trusted:
                 logger.warning("rebuilding leader epochs: directory=%s", self.directory)
-            epochs = EpochCache()
+            epochs = LeaderEpochCache()
             add_epochs(epochs, trusted, self.point)
         epochs.truncate_end(Offset(self.point))
         return epochs
 
-    def _epochs_fit(self, epochs: EpochCache, trusted: list[Segment]) -> bool:
+    def _epochs_fit(self, epochs: LeaderEpochCache, trusted: list[Segment]) -> bool:
         """Whether the table knows the epoch of the last batch before the recovery point."""
         for segment in reversed(trusted):
             position = segment.indexed_position(self.point - 1 - segment.base_offset)
@@ -202,7 +202,7 @@ class _Recovery:
             except CorruptBatch:
                 pass  # the torn tail; the scan to come will deal with it
             if epoch is not None:
-                return epochs.for_offset(Offset(offset)) == epoch
+                return epochs.epoch_for_offset(Offset(offset)) == epoch
         return True
 
     def _load_producers(self, first: int) -> ProducerStates:
@@ -242,8 +242,8 @@ class _Recovery:
     def _hole_after(self, number: int) -> bool:
         """Whether the next segment does not begin where this one ends.
 
-        A segment is named after the log's end at its birth. Only compaction leaves holes, and
-        it keeps away from what lies past the recovery point; so batches were lost here.
+        A segment is named after the log's end when it was created. Only compaction leaves holes,
+        and it keeps away from what lies past the recovery point; so batches were lost here.
         """
         if number + 1 == len(self.segments) or not self.point_is_known:
             return False
@@ -281,9 +281,9 @@ class _Recovery:
         return suffix
 
     def _scan(self, segment: Segment, position: int, size: int) -> int:
-        """Take note of every good batch from `position` on; return where the last one ends."""
+        """Add every good batch from `position` on; return where the last one ends."""
         point, interval, base = self.point, self.config.index_interval_bytes, segment.base_offset
-        read, account = segment.file.read, segment.account
+        read, add_batch = segment.file.read, segment.add_batch
         next_offset, epochs, update = self.next_offset, self.epochs, self.producers.update
         wanted = CHUNK_BYTES
         while position < size:
@@ -314,10 +314,10 @@ class _Recovery:
                     ):
                         return position + at
                     if epoch > epochs.latest:
-                        epochs.assign(LeaderEpoch(epoch), Offset(header.base_offset))
+                        epochs.start_epoch(LeaderEpoch(epoch), Offset(header.base_offset))
                     if header.producer_id >= 0:
                         update(header, last_offset)
-                account(position + at, batch_bytes, last_offset, header.max_timestamp, interval)
+                add_batch(position + at, batch_bytes, last_offset, header.max_timestamp, interval)
                 next_offset = last_offset + 1
                 at += batch_bytes
             if at == 0 and wanted == CHUNK_BYTES:
@@ -344,7 +344,7 @@ def replay(states: ProducerStates, segments: Sequence[Segment], start: int, end:
             continue  # the torn tail of the last one; whoever scans it says so
 
 
-def add_epochs(epochs: EpochCache, segments: Sequence[Segment], end: int) -> None:
+def add_epochs(epochs: LeaderEpochCache, segments: Sequence[Segment], end: int) -> None:
     """Learn every epoch from the batches below `end`."""
     for segment in segments:
         try:
@@ -352,6 +352,6 @@ def add_epochs(epochs: EpochCache, segments: Sequence[Segment], end: int) -> Non
                 if header.base_offset >= end:
                     break
                 if header.leader_epoch > epochs.latest:
-                    epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+                    epochs.start_epoch(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
         except CorruptBatch:
             continue

@@ -1,4 +1,4 @@
-"""Which segments a log may let go of: the oldest ones, while one of three reasons holds.
+"""Which segments of a log may be deleted: the oldest ones, while one of three reasons holds.
 
     log start    every offset lies below the log start offset (delete-records)
     size         the log would still have `retention.bytes` without the segment

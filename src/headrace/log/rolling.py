@@ -2,7 +2,7 @@
 
 from zlib import crc32
 
-from headrace.core.seams import Clock
+from headrace.core.runtime import Clock
 from headrace.log.config import MAX_INT32, LogConfig
 from headrace.log.segment import Segment
 from headrace.log.sparse_index import OFFSET_ENTRY, TIME_ENTRY
@@ -58,7 +58,7 @@ def clock_due(segment: Segment, now_ms: int, limit_ms: int) -> bool:
 
 
 def indexes_full(segment: Segment, config: LogConfig) -> bool:
-    """Whether the next batch would need an index entry for which there is no room."""
+    """Whether the next batch would need an index entry for which there is no space."""
     if not segment.entry_due(config.index_interval_bytes):
         return False
     # The time index keeps one place free for the entry it gets when the segment is closed.

@@ -1,8 +1,8 @@
-"""One stretch of a partition, found and read by offset.
+"""One segment of a log, searched and read by offset.
 
 A lookup is a binary search in the sparse index and a short walk over batch headers. A reader
-that follows the writer asks for the offset at which its last read ended; those places are
-remembered, so such a read takes no lookup and no walk.
+that follows the writer asks for the offset at which its last read ended; those positions are
+cached, so such a read takes no lookup and no walk.
 """
 
 from typing import Final
@@ -14,13 +14,13 @@ from headrace.log.batch_scan import CHUNK_BYTES, scan_headers
 from headrace.log.indexed_file import LAST, OFFSET, POSITION, IndexedFile
 from headrace.protocol.records.header import HEADER_SIZE, parse_header
 
-# How many places readers may be remembered at; beyond that the oldest are forgotten.
-_BOUNDARIES_MAX: Final = 32
-_FORGOTTEN_AT_ONCE: Final = 16
+# How many positions of readers are cached; beyond that the oldest are evicted.
+_READ_POSITIONS_MAX: Final = 32
+_READ_POSITIONS_EVICTED: Final = 16
 
 # Whole batches, and the offset behind the last of them.
-Stretch = tuple[FileRange | None, int]
-NOTHING: Final[Stretch] = (None, 0)
+LogSlice = tuple[FileRange | None, int]
+EMPTY_SLICE: Final[LogSlice] = (None, 0)
 
 
 class Segment(IndexedFile):
@@ -57,26 +57,26 @@ class Segment(IndexedFile):
                 epoch = LeaderEpoch(header.leader_epoch)
         return epoch
 
-    def remember(self, offset: int, position: int) -> None:
+    def cache_position(self, offset: int, position: int) -> None:
         """A batch boundary that somebody is likely to read from or up to."""
-        boundaries = self._boundaries
-        if boundaries is None:
-            boundaries = self._boundaries = {}
-        elif len(boundaries) >= _BOUNDARIES_MAX and offset not in boundaries:
+        positions = self._read_positions
+        if positions is None:
+            positions = self._read_positions = {}
+        elif len(positions) >= _READ_POSITIONS_MAX and offset not in positions:
             # A shorter copy takes its place: another thread may be adding to this one.
-            newest = list(boundaries.copy().items())[_FORGOTTEN_AT_ONCE:]
-            boundaries = self._boundaries = dict(newest)
-        boundaries[offset] = position
+            newest = list(positions.copy().items())[_READ_POSITIONS_EVICTED:]
+            positions = self._read_positions = dict(newest)
+        positions[offset] = position
 
-    def find(self, start: int, max_bytes: int, end: int, *, at_least_one: bool) -> Stretch | None:
+    def find(self, start: int, max_bytes: int, end: int, *, at_least_one: bool) -> LogSlice | None:
         """Whole batches from the one that holds `start`, all below `end`; None if none is left.
 
         At most `max_bytes`, or one batch if `at_least_one` asks for it and it is larger. The
         batches themselves are not read.
         """
         next_offset, size = self._end
-        boundaries = self._boundaries or {}
-        position = boundaries.get(start)
+        positions = self._read_positions or {}
+        position = positions.get(start)
         if position is None:
             position = self.locate(start)
             if position is None:
@@ -86,26 +86,26 @@ class Segment(IndexedFile):
         if end >= next_offset:
             end, stop = next_offset, size
         else:
-            stop = boundaries.get(end, -1)
+            stop = positions.get(end, -1)
         if not 0 < stop - position <= max_bytes:
-            stop, end = self._cut(position, max_bytes, end, size)
+            stop, end = self._limit(position, max_bytes, end, size)
             if stop == position:
                 if not at_least_one:
-                    return NOTHING
+                    return EMPTY_SLICE
                 header = parse_header(self.file.read(position, HEADER_SIZE))
                 if header.last_offset >= end:
-                    return NOTHING
+                    return EMPTY_SLICE
                 stop, end = position + header.size, header.last_offset + 1
-        self.remember(end, stop)
+        self.cache_position(end, stop)
         return FileRange(self.file, position, stop - position), end
 
-    def _cut(self, position: int, max_bytes: int, end: int, size: int) -> tuple[int, int]:
+    def _limit(self, position: int, max_bytes: int, end: int, size: int) -> tuple[int, int]:
         """Where the last whole batch within `max_bytes` and below `end` ends, and the offset
         behind it; `position` and `end` if there is no such batch."""
         limit = min(position + max(max_bytes, 0), size)
         found, next_offset = position, end
         if limit - position > CHUNK_BYTES:
-            found, next_offset = self._short_cut(position, limit, end)
+            found, next_offset = self._index_jump(position, limit, end)
         if limit - found < HEADER_SIZE:
             return found, next_offset
         try:
@@ -119,7 +119,7 @@ class Segment(IndexedFile):
                 raise
         return found, next_offset
 
-    def _short_cut(self, position: int, limit: int, end: int) -> tuple[int, int]:
+    def _index_jump(self, position: int, limit: int, end: int) -> tuple[int, int]:
         """Where, by the index, the last indexed batch begins that lies below `end` and begins
         within `limit`, and its first offset; `position` and `end` if there is none."""
         index = self.offsets

@@ -14,7 +14,7 @@ from headrace.log.segment import Segment
 _base_offset = attrgetter("base_offset")
 
 
-class Doomed(NamedTuple):
+class PendingDeletion(NamedTuple):
     """A segment that is out of the log, where its files are, and when they may be removed."""
 
     due_ms: float
@@ -29,20 +29,20 @@ class Doomed(NamedTuple):
                 self.segment.files.remove(path)
 
 
-class Segments:
+class LogSegments:
     """Oldest first, never empty; the last one is the active one.
 
     `all` is replaced, never changed: readers in other threads keep what they have seen.
     """
 
-    __slots__ = ("_directory", "_doomed", "_files", "active", "all")
+    __slots__ = ("_directory", "_files", "_pending_deletions", "active", "all")
 
     def __init__(self, files: FileSystem, directory: str, segments: Sequence[Segment]) -> None:
         self._files = files
         self._directory = directory
         self.all: tuple[Segment, ...] = tuple(segments)
         self.active = self.all[-1]
-        self._doomed: list[Doomed] | None = None
+        self._pending_deletions: list[PendingDeletion] | None = None
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self.all)
@@ -55,7 +55,7 @@ class Segments:
         return sum(segment.size for segment in self.all)
 
     @property
-    def bases(self) -> set[Offset]:
+    def base_offsets(self) -> set[Offset]:
         return {segment.base_offset for segment in self.all}
 
     def number_for(self, offset: int) -> int:
@@ -87,50 +87,55 @@ class Segments:
         self.all = segments
         self.active = segments[-1]
 
-    def drop(self, doomed: Sequence[Segment], due_ms: float) -> None:
+    def drop(self, segments: Sequence[Segment], due_ms: float) -> None:
         """Take segments out and rename their files; the files themselves go at `due_ms`."""
         # First, so that one that cannot be renamed is still known and can be dropped again.
-        self._doom(doomed, due_ms)
-        gone = set(doomed)
+        self._schedule_deletion(segments, due_ms)
+        gone = set(segments)
         self._set(tuple(segment for segment in self.all if segment not in gone))
 
     def replace(
-        self, renamed: Sequence[tuple[Segment, list[str]]], better: Segment, due_ms: float
+        self, renamed: Sequence[tuple[Segment, list[str]]], replacement: Segment, due_ms: float
     ) -> None:
         """Put `better` in the place of segments whose files are out of the way already."""
         gone = {segment for segment, _ in renamed}
         kept = [segment for segment in self.all if segment not in gone]
-        self._set(tuple(sorted((*kept, better), key=_base_offset)))
-        self._doomed = [*(self._doomed or ()), *(Doomed(due_ms, s, paths) for s, paths in renamed)]
+        self._set(tuple(sorted((*kept, replacement), key=_base_offset)))
+        self._pending_deletions = [
+            *(self._pending_deletions or ()),
+            *(PendingDeletion(due_ms, s, paths) for s, paths in renamed),
+        ]
 
-    def start_anew(self, base_offset: Offset, now_ms: int, due_ms: float) -> Segment:
-        """Let go of everything and begin at `base_offset`."""
-        doomed = [segment for segment in self.all if segment.size or segment.exists]
-        self._doom(doomed, due_ms)
+    def reset_to(self, base_offset: Offset, now_ms: int, due_ms: float) -> Segment:
+        """Drop everything and begin at `base_offset`."""
+        old = [segment for segment in self.all if segment.size or segment.exists]
+        self._schedule_deletion(old, due_ms)
         segment = Segment(self._files, self._directory, base_offset, now_ms)
         segment.create_file()
         self._set((segment,))
         return segment
 
-    def _doom(self, segments: Sequence[Segment], due_ms: float) -> None:
-        if self._doomed is None:
-            self._doomed = []
+    def _schedule_deletion(self, segments: Sequence[Segment], due_ms: float) -> None:
+        if self._pending_deletions is None:
+            self._pending_deletions = []
         for segment in segments:
-            self._doomed.append(Doomed(due_ms, segment, segment.rename(DELETED)))
+            self._pending_deletions.append(
+                PendingDeletion(due_ms, segment, segment.rename(DELETED))
+            )
 
-    def take_doomed(self, now_ms: float | None = None) -> list[Doomed]:
-        """Segments whose time has come (all, without a time); the caller removes their files."""
-        due: list[Doomed] = []
-        later: list[Doomed] = []
-        for each in self._doomed or ():
+    def take_due(self, now_ms: float | None = None) -> list[PendingDeletion]:
+        """Deletions that are due (all, without a time); the caller removes the files."""
+        due: list[PendingDeletion] = []
+        later: list[PendingDeletion] = []
+        for each in self._pending_deletions or ():
             (due if now_ms is None or each.due_ms <= now_ms else later).append(each)
-        self._doomed = later or None
+        self._pending_deletions = later or None
         return due
 
-    def give_back(self, doomed: Sequence[Doomed]) -> None:
+    def put_back(self, deletions: Sequence[PendingDeletion]) -> None:
         """They could not be removed yet."""
-        if doomed:
-            self._doomed = [*doomed, *(self._doomed or ())]
+        if deletions:
+            self._pending_deletions = [*deletions, *(self._pending_deletions or ())]
 
     def close(self) -> None:
         for segment in self.all:

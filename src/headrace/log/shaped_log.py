@@ -24,7 +24,7 @@ from headrace.log.compaction.request import Replacement
 from headrace.log.compaction.swap import commit_swap, finish_swap, undo_swap
 from headrace.log.config import LogConfig
 from headrace.log.durable_log import DurableLog, HalfReplaced
-from headrace.log.epochs import Entry, EpochCache
+from headrace.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from headrace.log.names import DELETED, LOG, offset_name
 from headrace.log.producer_state import ProducerStates
 from headrace.log.recovery import add_epochs
@@ -79,7 +79,7 @@ class ShapedLog(DurableLog):
         if self.config.preallocate:
             old.release_space()
         # A later truncation goes back to this state instead of the log's beginning.
-        self._history.snapshot(self.log_end_offset)
+        self._producer_state_manager.take_snapshot(self.log_end_offset)
         return segment
 
     # The old end
@@ -95,8 +95,8 @@ class ShapedLog(DurableLog):
 
     def apply_retention(self, now_ms: int, high_watermark: Offset) -> list[tuple[str, str]]:
         """Delete what may go; return path and reason of each segment deleted."""
-        with self._shaping:
-            self._put_in_place()
+        with self._structure_lock:
+            self._finish_replacement()
             try:
                 with self._lock:
                     # Here, since it may have to make anew an index that appends add to.
@@ -122,15 +122,15 @@ class ShapedLog(DurableLog):
             segments = [segment for segment, _ in unchanged]
             if not segments:
                 return 0
-            self._require_health()
-            segments = self._ready_to_go(segments)
+            self._raise_if_failed()
+            segments = self._prepare_deletion(segments)
         # Producers whose batches go now are known only from the snapshot, and the log's end
         # perhaps only from the name of a new, still empty segment: both must outlast the rest.
-        self._history.sync_newest()
+        self._producer_state_manager.sync_newest()
         self.files.sync_directory(self.directory)
         for segment in segments:
             with self._lock:
-                self._require_health()
+                self._raise_if_failed()
                 # First, so that a reader who no longer finds a segment knows why.
                 following = self._segments.all[1].base_offset
                 self.log_start_offset = max(self.log_start_offset, following)
@@ -139,7 +139,7 @@ class ShapedLog(DurableLog):
             # without its successor, recovery would find a hole and end the log there.
             self.files.sync_directory(self.directory)
         with self._lock:
-            self._history.forget_before(following)
+            self._producer_state_manager.delete_snapshots_before(following)
             self.flushed_offset = max(self.flushed_offset, following)
             self._load_epochs().truncate_start(self.log_start_offset)
         return len(segments)
@@ -148,24 +148,27 @@ class ShapedLog(DurableLog):
         """When files that are renamed now may go, by the monotonic clock."""
         return self._clock.monotonic_ms() + self.config.file_delete_delay_ms
 
-    def _ready_to_go(self, segments: list[Segment]) -> list[Segment]:
+    def _prepare_deletion(self, segments: list[Segment]) -> list[Segment]:
         """Make sure that what must outlast the oldest segments is written; those that may go now.
 
-        A full disk may have no room for that, and must be able to get some: then those go first
+        A full disk may have no space for that, and must be able to get some: then those go first
         whose producers an earlier snapshot knows.
         """
         self._load_producers()
         try:
             if len(segments) == len(self._segments):
                 self._roll()
-            if not self._history.reaches(self._segments.all[len(segments)].base_offset):
-                self._history.snapshot(self.log_end_offset)
+            if not self._producer_state_manager.covers(
+                self._segments.all[len(segments)].base_offset
+            ):
+                self._producer_state_manager.take_snapshot(self.log_end_offset)
             return segments
         except OSError as error:
             known = [
                 segment
                 for segment, following in pairwise(self._segments.all)
-                if segment in segments and self._history.reaches(following.base_offset)
+                if segment in segments
+                and self._producer_state_manager.covers(following.base_offset)
             ]
             if error.errno != ENOSPC or not known:
                 raise
@@ -178,31 +181,31 @@ class ShapedLog(DurableLog):
 
         The log then ends behind the last batch that is left: at `offset`, if one ended there.
         """
-        with self._shaping:
-            self._put_in_place()
+        with self._structure_lock:
+            self._finish_replacement()
             with self._lock:
                 if offset >= self.log_end_offset:
                     return
-                self._require_health()
+                self._raise_if_failed()
                 try:
                     if offset < self._segments.all[0].base_offset:
-                        self._retreat(offset)
-                        self._start_anew(offset)
+                        self._lower_flushed_offset(offset)
+                        self._reset_to(offset)
                     else:
-                        self._cut(offset)
+                        self._truncate_in_segment(offset)
                 except OSError as error:
                     raise StorageError(f"cannot truncate {self.directory}: {error}") from error
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Remove everything; `offset` is given next."""
-        with self._shaping:
-            self._put_in_place()
+        with self._structure_lock:
+            self._finish_replacement()
             with self._lock:
                 if not self.is_half_emptied:
-                    self._require_health()
+                    self._raise_if_failed()
                 try:
-                    self._retreat(min(offset, self.log_start_offset))
-                    self._start_anew(offset)
+                    self._lower_flushed_offset(min(offset, self.log_start_offset))
+                    self._reset_to(offset)
                 except OSError as error:
                     raise StorageError(f"cannot truncate {self.directory}: {error}") from error
 
@@ -212,9 +215,9 @@ class ShapedLog(DurableLog):
         return self._half_emptied is not None and self._half_emptied is self._failure
 
     @contextmanager
-    def _wholly(self) -> Iterator[None]:
+    def _fail_log_on_error(self) -> Iterator[None]:
         """What begins here must succeed, or the log takes no more appends: it may still write to
-        a file that is on its way out."""
+        a file that is about to be removed."""
         try:
             yield
         except (OSError, StorageError) as error:
@@ -225,14 +228,14 @@ class ShapedLog(DurableLog):
             raise
 
     @contextmanager
-    def _emptying(self) -> Iterator[None]:
+    def _note_half_emptied(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             self._half_emptied = StorageError(f"half emptied: {self.directory}: {error}")
             raise
 
-    def _retreat(self, offset: Offset) -> None:
+    def _lower_flushed_offset(self, offset: Offset) -> None:
         """Nothing from `offset` on counts as flushed any more; on disk first, then in the file.
 
         Otherwise a crash would leave a recovery point above new, unsynced batches, and recovery
@@ -248,7 +251,7 @@ class ShapedLog(DurableLog):
         if highest > offset and self._lower_checkpoints is not None:
             self._lower_checkpoints()
 
-    def _cut(self, offset: Offset) -> None:
+    def _truncate_in_segment(self, offset: Offset) -> None:
         segments = self._segments
         number = segments.number_for(offset)
         if number and segments.all[number].base_offset == offset:
@@ -257,11 +260,11 @@ class ShapedLog(DurableLog):
         position = active.locate(offset)
         position = active.size if position is None else position
         end = active.end_before(position)
-        self._retreat(end)
+        self._lower_flushed_offset(end)
         # Not synced: should the names come back, recovery finds that these segments do not
         # connect to the one that was cut, or are of an older epoch, and drops them again.
         due_ms = self._removal_due_ms()
-        with self._wholly():
+        with self._fail_log_on_error():
             segments.drop(segments.all[number + 1 :], due_ms)
             self._unsynced_names = True
             active.truncate(position)
@@ -269,27 +272,27 @@ class ShapedLog(DurableLog):
             # what was cut would be back behind batches that are whole.
             active.sync()
             self._load_epochs().truncate_end(end)
-            self._history.truncate(end)
+            self._producer_state_manager.truncate(end)
         self._unsynced_indexes = tuple(s for s in self._unsynced_indexes if s in segments.all[:-1])
         self._roll_limit_ms = roll_limit_ms(self.config, active)
         self.log_end_offset = end
 
-    def _start_anew(self, offset: Offset) -> None:
+    def _reset_to(self, offset: Offset) -> None:
         now_ms = self._clock.now_ms()
         self.files.make_directory(self.directory)
         self._created = True
-        with self._wholly():
+        with self._fail_log_on_error():
             self._half_emptied = None
-            with self._emptying():
-                active = self._segments.start_anew(offset, now_ms, self._removal_due_ms())
+            with self._note_half_emptied():
+                active = self._segments.reset_to(offset, now_ms, self._removal_due_ms())
             # The new name alone says where the log now begins and ends.
             self.files.sync_directory(self.directory)
-            with self._emptying():
-                self._history.clear()
+            with self._note_half_emptied():
+                self._producer_state_manager.clear()
         self._failure = None
         self._unsynced_indexes = ()
         self._roll_limit_ms = roll_limit_ms(self.config, active)
-        self._epochs = EpochCache()
+        self._epochs = LeaderEpochCache()
         self._epochs.changed = True
         self.log_start_offset = self.log_end_offset = offset
         self.flushed_offset = self.checkpointed_offset = offset
@@ -345,8 +348,8 @@ class ShapedLog(DurableLog):
 
         False, and the `.cleaned` files removed, if one of them is gone or was cut meanwhile.
         """
-        with self._shaping:
-            self._put_in_place()
+        with self._structure_lock:
+            self._finish_replacement()
             base, old_bases = replacement.base_offset, set(replacement.old_base_offsets)
             old = [s for s in self._segments.all[:-1] if s.base_offset in old_bases]
             ends = {s.next_offset for s in old}
@@ -365,45 +368,45 @@ class ShapedLog(DurableLog):
                     undo_swap(self.files, self.directory, base)
                 raise StorageError(f"cannot replace in {self.directory}: {error}") from error
             self._half_replaced = HalfReplaced(replacement, old)
-            self._put_in_place()
+            self._finish_replacement()
         return True
 
     @property
     def is_half_replaced(self) -> bool:
-        """A replacement was committed and failed on its way: until it is finished the segments
+        """A replacement was committed and failed before its end: until it is finished the segments
         are not those on disk, and cannot be compacted."""
         return self._half_replaced is not None
 
     def finish_replacement(self) -> None:
-        """Go on where a replacement has failed; the disk may have got room, or descriptors.
+        """Go on where a replacement has failed; there may be space or descriptors again.
 
-        Whatever else changes the shape does so first: by their names on disk the old segments and
-        the new one cannot be told apart.
+        Whatever else changes the segments does so first: by their names on disk the old segments
+        and the new one cannot be distinguished.
         """
-        with self._shaping:
-            self._put_in_place()
+        with self._structure_lock:
+            self._finish_replacement()
 
-    def _put_in_place(self) -> None:
+    def _finish_replacement(self) -> None:
         half = self._half_replaced
         if half is None:
             return
         base = half.replacement.base_offset
         try:
             if half.renamed is None:
-                half.renamed = self._make_way(half.old)
+                half.renamed = self._rename_replaced(half.old)
             finish_swap(self.files, self.directory, base)
-            better = Segment.existing(
+            replacement = Segment.existing(
                 self.files, self.directory, base, half.replacement.next_offset
             )
             with self._lock:
-                self._segments.replace(half.renamed, better, self._removal_due_ms())
+                self._segments.replace(half.renamed, replacement, self._removal_due_ms())
         except OSError as error:
             raise StorageError(f"cannot replace in {self.directory}: {error}") from error
         self._half_replaced = None
 
-    def _make_way(self, old: Sequence[Segment]) -> list[tuple[Segment, list[str]]]:
+    def _rename_replaced(self, old: Sequence[Segment]) -> list[tuple[Segment, list[str]]]:
         with self._lock:
-            self._require_health()
+            self._raise_if_failed()
             # What retention has dropped meanwhile is out of the way already.
             renamed = [(s, s.rename(DELETED)) for s in old if s in self._segments.all]
         try:
@@ -420,31 +423,31 @@ class ShapedLog(DurableLog):
 
     # Epochs and producers, read from disk when first needed
 
-    def _load_epochs(self) -> EpochCache:
+    def _load_epochs(self) -> LeaderEpochCache:
         if self._epochs is None:
-            with self._reading():
+            with self._storage_errors():
                 self._epochs = self._read_epochs()
         return self._epochs
 
-    def _read_epochs(self) -> EpochCache:
-        epochs = EpochCache.load(self.files, self.directory)
+    def _read_epochs(self) -> LeaderEpochCache:
+        epochs = LeaderEpochCache.load(self.files, self.directory)
         if epochs is None or epochs.latest < self._segments.active.last_epoch():
             logger.warning("rebuilding leader epochs: directory=%s", self.directory)
-            epochs = EpochCache()
+            epochs = LeaderEpochCache()
             add_epochs(epochs, self._segments.all, self.log_end_offset)
         epochs.truncate_end(self.log_end_offset)
         epochs.truncate_start(self.log_start_offset)
         return epochs
 
     def _load_producers(self) -> ProducerStates:
-        states = self._history.states
+        states = self._producer_state_manager.states
         if states is None:
-            with self._reading():
-                states = self._history.load(self._segments.all, self.log_end_offset)
+            with self._storage_errors():
+                states = self._producer_state_manager.load(self._segments.all, self.log_end_offset)
         return states
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _storage_errors(self) -> Iterator[None]:
         """Whoever asks for one of many partitions must be able to say of this one what is wrong;
         nothing has changed, and the next call tries anew."""
         try:
@@ -459,7 +462,7 @@ class ShapedLog(DurableLog):
         with self._lock:
             epochs = self._load_epochs()
             if epoch > epochs.latest:
-                epochs.assign(epoch, self.log_end_offset)
+                epochs.start_epoch(epoch, self.log_end_offset)
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
@@ -467,9 +470,9 @@ class ShapedLog(DurableLog):
 
     def epoch_for_offset(self, offset: Offset) -> LeaderEpoch:
         """The leader epoch in which `offset` was written; -1 if it is not known."""
-        return self._load_epochs().for_offset(offset)
+        return self._load_epochs().epoch_for_offset(offset)
 
-    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> Entry:
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEntry:
         """The largest epoch not above `epoch` and where it ended; (-1, -1) if unknown."""
         return self._load_epochs().end_offset_for(epoch, self.log_end_offset)
 
@@ -482,7 +485,7 @@ class ShapedLog(DurableLog):
         """Forget producers that sent nothing for `producer.id.expiration.ms`, by the monotonic
         clock: were the other one set forward, all would be forgotten at once."""
         with self._lock:
-            states = self._history.states
+            states = self._producer_state_manager.states
             # Not loaded means not written to since the start: loading will drop the old ones.
             return (
                 0

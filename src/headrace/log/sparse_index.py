@@ -1,4 +1,4 @@
-"""A sorted list of pairs, most of it in a file: the common shape of both indexes of a segment.
+"""A sorted list of pairs, most of it in a file: the common form of both indexes of a segment.
 
     offset index   (offset relative to the segment, position in the data file)   8 bytes
     time index     (highest timestamp so far, relative offset of its batch)     12 bytes
@@ -61,7 +61,7 @@ class SparseIndex:
             self._file = self._files.open(self.path, create=True)
         return self._file
 
-    def emptied(self) -> "SparseIndex":
+    def empty_copy(self) -> "SparseIndex":
         """Another one of the same file, without entries; persisting it replaces what is there."""
         other = SparseIndex(self._files, self.path, self._entry)
         other._file = self.open()
@@ -157,7 +157,7 @@ class SparseIndex:
         """Whether the file ends in the middle of an entry."""
         return self.open().size() % self._entry.size != 0
 
-    def grows(self) -> bool:
+    def is_monotonic(self) -> bool:
         """Whether both columns of the written part grow, as they must; reads all of it."""
         written, _ = self._load()
         data = self.open().read(0, written * self._entry.size) if written else b""

@@ -19,7 +19,7 @@ def real_node(config: "BrokerConfig") -> "Node":
     from headrace.log.real_files import RealFileSystem
     from headrace.node.descriptors import divide
     from headrace.node.node import Node
-    from headrace.node.real_seams import RealClock, RealRandomness, ThreadExecutor
+    from headrace.node.system import RealClock, RealRandomness, ThreadExecutor
 
     shares = divide(raise_open_file_limit())
     return Node(

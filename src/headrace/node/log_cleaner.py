@@ -4,14 +4,14 @@ import logging
 from typing import NamedTuple
 
 from headrace.core.errors import HeadraceError, StorageError
-from headrace.core.seams import Clock, Executor
+from headrace.core.runtime import Clock, Executor
 from headrace.log.compaction.checkpoint import CleanerCheckpoint
 from headrace.log.compaction.plan import CompactionPlan, plan_compaction
 from headrace.log.compaction.request import CompactionRequest, SegmentRange
 from headrace.log.compaction.runner import Compactor
-from headrace.log.compaction.swap import put_in_place
+from headrace.log.compaction.swap import apply_replacements
 from headrace.replication.partition import Partition
-from headrace.replication.replicas import Replicas
+from headrace.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class LogCleaner:
 
     def __init__(
         self,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         compactor: Compactor,
         checkpoint: CleanerCheckpoint,
         clock: Clock,
@@ -67,7 +67,7 @@ class LogCleaner:
             try:
                 await self._clean(job)
             except Exception as error:  # whatever it was: the other logs have their turn
-                if job.partition.retired:
+                if job.partition.closed:
                     continue
                 self._report(job.partition, error)
 
@@ -90,7 +90,7 @@ class LogCleaner:
                 await self._executor.run(partition.log.finish_replacement)
             except Exception as error:
                 tried.add(partition)
-                if not partition.retired:
+                if not partition.closed:
                     self._report(partition, error)
 
     def _most_urgent(self, tried: set[Partition]) -> CompactionJob | None:
@@ -146,9 +146,9 @@ class LogCleaner:
             self._replicas.config.log_cleaner_dedupe_buffer_size,
         )
         result = await self._executor.run(lambda: self._compactor.compact(request))
-        if partition.retired:
+        if partition.closed:
             raise StorageError("the topic was deleted meanwhile")
-        if not await self._executor.run(lambda: put_in_place(log, result)):
+        if not await self._executor.run(lambda: apply_replacements(log, result)):
             # Retention or a truncation was quicker; what is left stays dirty.
             return
         self._checkpoint.update(partition.id, result.end_offset)

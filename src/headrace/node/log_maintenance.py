@@ -11,11 +11,11 @@ from functools import partial
 
 from headrace.core.config_keys import unless_negative
 from headrace.core.errors import HeadraceError
-from headrace.core.seams import Clock, Executor
+from headrace.core.runtime import Clock, Executor
 from headrace.core.shared_calls import call_each
 from headrace.node.log_cleaner import LogCleaner
 from headrace.replication.partition import Partition
-from headrace.replication.replicas import Replicas
+from headrace.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class LogMaintenanceCounts:
 class LogMaintenance:
     def __init__(
         self,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         cleaner: LogCleaner,
         clock: Clock,
         executor: Executor,
@@ -73,7 +73,9 @@ class LogMaintenance:
             tasks.create_task(self._repeat(self._retention_seconds, self._apply_retention))
             tasks.create_task(self._repeat(self._cleaner_seconds, self._cleaner.clean_all))
             tasks.create_task(self._repeat(self._flush_seconds, self._flush_overdue))
-            tasks.create_task(self._repeat(lambda: OPEN_RETRY_SECONDS, self._replicas.open_unborn))
+            tasks.create_task(
+                self._repeat(lambda: OPEN_RETRY_SECONDS, self._replicas.retry_never_opened)
+            )
 
     async def _repeat(
         self, seconds: Callable[[], float], task: Callable[[], Awaitable[None]]
@@ -144,7 +146,7 @@ class LogMaintenance:
         now_ms = self._clock.now_ms()
         deleted = False
         for partition in list(self._replicas):
-            if partition.retired:
+            if partition.closed:
                 continue
             gone = await self._executor.run(
                 partial(_delete_expired, partition, now_ms, self._clock.monotonic_ms())
@@ -195,7 +197,7 @@ def _delete_expired(
         partition.log.expire_producers(monotonic_ms)
         return deleted
     except Exception as error:  # whatever it was: the other partitions have their turn
-        if not partition.retired:
+        if not partition.closed:
             logger.error(
                 "retention failed, will try again: partition=%s error=%s",
                 partition.id,

@@ -17,7 +17,7 @@ from headrace.core.metrics import Family, Histogram, Metric, Sample
 from headrace.node.log_cleaner import LogCleanerCounts
 from headrace.node.log_maintenance import LogMaintenanceCounts
 from headrace.replication.partition import Partition
-from headrace.replication.replicas import Replicas
+from headrace.replication.replica_manager import ReplicaManager
 
 # Beyond this, partitions are left out of what is listed per partition (and said to be).
 PARTITIONS_MAX: Final = 10_000
@@ -176,7 +176,7 @@ class NodeMetrics:
 
     def __init__(
         self,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         request_metrics: RequestMeters,
         listeners: Sequence[Listener],
         cleaner: LogCleanerCounts,
@@ -218,7 +218,7 @@ class NodeMetrics:
     def _identity(self) -> Iterator[Family]:
         python = ".".join(map(str, sys.version_info[:3]))
         yield BUILD_INFO.of(((headrace.__version__, python), 1))
-        identity = self._replicas.directory.identity
+        identity = self._replicas.directory.meta_properties
         yield CLUSTER_INFO.of(((identity.cluster_id, str(self._replicas.config.node_id)), 1))
 
     def _requests(self) -> Iterator[Family]:

@@ -38,8 +38,8 @@ from headrace.core.config_keys import unless_negative
 from headrace.core.files import FileSystem
 from headrace.core.ids import NodeId
 from headrace.core.listeners import SECURITY_PROTOCOLS
-from headrace.core.listeners import Listener as ListenerConfig
-from headrace.core.seams import Clock, Executor, Randomness
+from headrace.core.listeners import ListenerConfig as ListenerConfig
+from headrace.core.runtime import Clock, Executor, Randomness
 from headrace.log.compaction.checkpoint import CleanerCheckpoint
 from headrace.log.compaction.runner import Compactor, InlineCompactor
 from headrace.log.directory import LogDirectory
@@ -50,15 +50,15 @@ from headrace.node.log_maintenance import LogMaintenance
 from headrace.node.metrics import NodeMetrics
 from headrace.node.network import BoundListener, listen
 from headrace.node.shielded_executor import ShieldedExecutor
-from headrace.replication.group_commit import GroupCommit
-from headrace.replication.replicas import Replicas
+from headrace.replication.flush_scheduler import FlushScheduler
+from headrace.replication.replica_manager import ReplicaManager
 from headrace.security.authorizer import AllowAll, Authorizer
 
 if TYPE_CHECKING:
     from headrace.node.extra_listeners import ExtraListeners
 
 if TYPE_CHECKING:
-    from headrace.groups.service import Groups
+    from headrace.groups.group_coordinator import GroupCoordinator
 
 logger = logging.getLogger(__name__)
 
@@ -100,8 +100,8 @@ class Node:
         self._on_stop = AsyncExitStack()
         self._directory: LogDirectory | None = None
         self._controller: Controller | None = None
-        self._group_commit: GroupCommit | None = None
-        self._groups: Groups | None = None
+        self._group_commit: FlushScheduler | None = None
+        self._groups: GroupCoordinator | None = None
         self._dispatcher: Dispatcher | None = None
         self.addresses: dict[str, tuple[str, int]] = {}
         self.metrics: NodeMetrics | None = None
@@ -141,19 +141,19 @@ class Node:
         self._controller = controller
         await controller.start()
         self._on_stop.push_async_callback(controller.stop)
-        group_commit = self._group_commit = GroupCommit(self._executor, self.request_metrics.now)
+        group_commit = self._group_commit = FlushScheduler(self._executor, self.request_metrics.now)
         self._on_stop.push_async_callback(group_commit.close)
-        replicas = Replicas(
+        replicas = ReplicaManager(
             directory,
             self._node_id,
             config,
             self._executor,
-            on_dirty=group_commit.mark if config.log_flush_policy == "fsync" else None,
+            request_flush=group_commit.schedule if config.log_flush_policy == "fsync" else None,
         )
         replicas.load(controller.image)
         # What a killed process left in the page cache counts only once it is on disk; were we
         # to serve before, the high watermark would be seen to fall.
-        await group_commit.settle()
+        await group_commit.drain()
         if not directory.clean and not directory.is_new:
             logger.info(
                 "recovered after an unclean stop: path=%s partitions=%d records_checked=%d"
@@ -163,7 +163,7 @@ class Node:
                 sum(log.log_end_offset - log.recovery_point for log in directory.logs.values()),
                 (self.request_metrics.now() - began) * 1000,
             )
-        controller.add_publisher(replicas.follow)
+        controller.add_publisher(replicas.publish)
         auto_creation = AutoCreation(controller)
         self._on_stop.push_async_callback(auto_creation.close)
         services = Services(
@@ -195,7 +195,7 @@ class Node:
             shielded,
         )
         maintenance = LogMaintenance(
-            replicas, cleaner, self._clock, shielded, group_commit.mark_due
+            replicas, cleaner, self._clock, shielded, group_commit.schedule_now
         )
 
         def follow_config(_: Image, __: Image, ___: Delta) -> None:
@@ -236,10 +236,10 @@ class Node:
         if OFFSETS_TOPIC in controller.image.topics:
             self._tasks.append(asyncio.get_running_loop().create_task(self._load_groups(services)))
 
-    def _make_groups(self, controller: Controller, replicas: Replicas) -> "Groups":
-        from headrace.groups.service import Groups
+    def _make_groups(self, controller: Controller, replicas: ReplicaManager) -> "GroupCoordinator":
+        from headrace.groups.group_coordinator import GroupCoordinator
 
-        groups = Groups(controller, replicas, self._clock, self._randomness, self._config)
+        groups = GroupCoordinator(controller, replicas, self._clock, self._randomness, self._config)
         self._groups = groups
         self._on_stop.push_async_callback(groups.close)
         groups.start()
@@ -247,7 +247,7 @@ class Node:
 
     async def _load_groups(self, services: Services) -> None:
         """There are groups: their members must be missed if they do not come back."""
-        await self._executor.run(partial(import_module, "headrace.groups.service"))
+        await self._executor.run(partial(import_module, "headrace.groups.group_coordinator"))
         _ = services.groups
 
     @property
@@ -303,7 +303,7 @@ class Node:
             self._node_id,
             self._randomness.uuid(),
             endpoints,
-            (directory.identity.directory_id,),
+            (directory.meta_properties.directory_id,),
             self._config.broker_rack,
             {METADATA_VERSION: (METADATA_VERSION_LEVEL_MIN, METADATA_VERSION_LEVEL)},
         )
@@ -350,7 +350,7 @@ class Node:
             await self._dispatcher.close()
         # Behind it: what those requests appended is waited for as well.
         if self._group_commit is not None:
-            await self._group_commit.settle()
+            await self._group_commit.drain()
 
     def kill(self) -> None:
         """Drop everything as a SIGKILL would: what is written stays, nothing else happens."""
@@ -372,4 +372,4 @@ class Node:
         if self._controller is not None:
             self._controller.kill()
         if self._directory is not None:
-            self._directory.abandon()
+            self._directory.release_lock()

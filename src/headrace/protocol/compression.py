@@ -83,7 +83,7 @@ def decompress(codec: int, payload: Buffer, max_bytes: int = DECOMPRESSED_BYTES_
 def _decompress_growing(
     cramjam: ModuleType, unfold: Callable[[Buffer, bytearray], int], payload: Buffer, max_bytes: int
 ) -> bytearray:
-    """These formats need not say how much comes out: try with more and more room."""
+    """These formats need not say how much comes out: try with larger and larger buffers."""
     room = max(len(payload) * _FIRST_GUESS, _SMALLEST_GUESS)
     while True:
         room = min(room, max_bytes)

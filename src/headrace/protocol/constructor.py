@@ -16,7 +16,7 @@ def compile_constructor(cls: Any) -> Any:
             parameters.append(name)
         elif isinstance(field.default, tuple):
             parameters.append(f"{name}=None")
-            # Null may be what the caller means, so the absent value needs a mark of its own.
+            # Null may be what the caller means, so the absent value needs a marker of its own.
             if field.nullable_since is not None:
                 parameters[-1] = f"{name}=_UNSET"
                 value = f"[] if {name} is _UNSET else {name}"

@@ -25,16 +25,16 @@ from headrace.replication.settings import TopicSettings
 
 logger = logging.getLogger(__name__)
 
-# Told NONE when the offset is committed, or why it never will be.
+# Called with NONE when the offset is committed, or with why it never will be.
 CommitCallback = Callable[[ErrorCode], None]
 # Asks for a flush of a partition, on behalf of somebody who waits for it or of nobody (None).
 FlushRequest = Callable[["Partition", object | None], None]
 
 
-class Watcher(Protocol):
-    """Told each time a partition shows more, or is gone; must only take note, not read or append.
+class PartitionListener(Protocol):
+    """Called each time more of a partition is visible, or it is gone; must not read or append.
 
-    It may watch thousands of partitions, so it is told which of them and how much more.
+    It may watch thousands of partitions, so it is given which of them and how much more.
     """
 
     def advanced(self, partition: "Partition", more_bytes: int) -> None: ...
@@ -48,9 +48,10 @@ class Partition:
 
     __slots__ = (
         "_commit_waiters",
-        "_on_dirty",
-        "_watchers",
+        "_listeners",
+        "_request_flush",
         "appended_bytes",
+        "closed",
         "fetched_bytes",
         "fetched_messages",
         "first_new_offset",
@@ -62,7 +63,6 @@ class Partition:
         "log",
         "partition_epoch",
         "replicas",
-        "retired",
         "settings",
         "topic_id",
         "visible_bytes",
@@ -75,23 +75,23 @@ class Partition:
         log: PartitionLog,
         settings: TopicSettings,
         *,
-        on_dirty: FlushRequest | None,
+        request_flush: FlushRequest | None,
     ) -> None:
-        """`on_dirty` is told after each append, and when somebody begins to wait for a flush;
+        """`request_flush` is called after each append, and when somebody waits for a flush;
         without it (Kafka's own durability rule) what is written counts as committed."""
         self.id = partition
         self.topic_id = topic_id
         self.log = log
         self.settings = settings
-        # Set when the partition leaves this node; whoever still holds it must let go.
-        self.retired = False
+        # Set when the partition leaves this node; whoever still holds it must drop it.
+        self.closed = False
         self.leader = NodeId(-1)
         self.leader_epoch = LeaderEpoch(-1)
         self.partition_epoch = 0
         self.replicas: tuple[NodeId, ...] = ()
         self.isr: tuple[NodeId, ...] = ()
         # After a crash the tail that recovery found may still be in the page cache alone.
-        self.high_watermark = log.log_end_offset if on_dirty is None else log.flushed_offset
+        self.high_watermark = log.log_end_offset if request_flush is None else log.flushed_offset
         # Both only grow; waiting fetches measure what became visible since they looked.
         self.appended_bytes = 0
         self.visible_bytes = 0
@@ -99,13 +99,13 @@ class Partition:
         self.first_new_offset = log.log_end_offset
         self.fetched_bytes = 0
         self.fetched_messages = 0
-        self._on_dirty = on_dirty
+        self._request_flush = request_flush
         self._commit_waiters: deque[tuple[Offset, CommitCallback, object]] | None = None
         # In the order in which they came; None if there are none.
-        self._watchers: dict[Watcher, None] | None = None
+        self._listeners: dict[PartitionListener, None] | None = None
         self.request_flush(self)
 
-    def lead(
+    def become_leader(
         self,
         leader: NodeId,
         leader_epoch: LeaderEpoch,
@@ -150,11 +150,11 @@ class Partition:
         if info.duplicate:
             return info
         self.appended_bytes += len(buffer)
-        if self._on_dirty is None:
+        if self._request_flush is None:
             self._advance(self.log.log_end_offset, self.appended_bytes)
         else:
             # Whoever waits for acks=all says so next, by `when_committed`.
-            self._on_dirty(self, self._first_watcher)
+            self._request_flush(self, self._first_listener)
         return info
 
     def _require_in_sync(self) -> None:
@@ -173,20 +173,20 @@ class Partition:
         return self.appended_bytes - self.visible_bytes
 
     @property
-    def asker(self) -> object | None:
+    def flush_requester(self) -> object | None:
         """On whose behalf the next flush is; None if nobody waits for one."""
         if self._commit_waiters is not None:
             return self._commit_waiters[0][2]
-        return self._first_watcher
+        return self._first_listener
 
     @property
-    def _first_watcher(self) -> Watcher | None:
-        return None if self._watchers is None else next(iter(self._watchers))
+    def _first_listener(self) -> PartitionListener | None:
+        return None if self._listeners is None else next(iter(self._listeners))
 
-    def request_flush(self, asker: object) -> None:
-        """`asker` will read to the end of the log: what is written there is wanted now."""
-        if self._on_dirty is not None and not self.is_flushed and self.log.failure is None:
-            self._on_dirty(self, asker)
+    def request_flush(self, requester: object) -> None:
+        """`requester` will read to the end of the log: what is written there is wanted now."""
+        if self._request_flush is not None and not self.is_flushed and self.log.failure is None:
+            self._request_flush(self, requester)
 
     def flushed(self, offset: Offset, appended_bytes: int) -> None:
         """Everything below `offset` is on this node's disk; at least `appended_bytes` of it."""
@@ -194,17 +194,17 @@ class Partition:
             everything = offset >= self.log.log_end_offset
             self._advance(offset, self.appended_bytes if everything else appended_bytes)
 
-    def retire(self) -> None:
+    def close(self) -> None:
         """The topic is gone."""
-        self.retired = True
-        self.give_up(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self.closed = True
+        self.fail_waiters(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def give_up(self, reason: ErrorCode) -> None:
+    def fail_waiters(self, reason: ErrorCode) -> None:
         """What was appended will never be committed (the disk failed, or the topic is gone)."""
         waiters, self._commit_waiters = self._commit_waiters, None
         for _, call, _ in waiters or ():
-            _tell(call, reason)
-        self.wake()
+            _call_waiter(call, reason)
+        self.notify()
 
     def delete_records_before(self, offset: Offset) -> Offset:
         """Move the log start up to `offset`; only committed records can be deleted.
@@ -219,31 +219,31 @@ class Partition:
         return self.log.log_start_offset
 
     def when_committed(
-        self, offset: Offset, call: CommitCallback, asker: object | None = None
+        self, offset: Offset, call: CommitCallback, requester: object | None = None
     ) -> None:
         """Call once the high watermark has reached `offset`; offsets come in append order.
 
-        `asker` (a connection) has its turn at the disk as other askers have theirs, however many
+        `requester` (a connection) has its turn at the disk as others have theirs, however many
         partitions it waits for.
         """
         if self._commit_waiters is None:
             self._commit_waiters = deque()
-        asker = call if asker is None else asker
-        self._commit_waiters.append((offset, call, asker))
-        if self._on_dirty is not None:
-            self._on_dirty(self, asker)
+        requester = call if requester is None else requester
+        self._commit_waiters.append((offset, call, requester))
+        if self._request_flush is not None:
+            self._request_flush(self, requester)
 
-    def watch(self, watcher: Watcher) -> None:
-        if self._watchers is None:
-            self._watchers = {}
-        self._watchers[watcher] = None
-        self.request_flush(watcher)
+    def add_listener(self, listener: PartitionListener) -> None:
+        if self._listeners is None:
+            self._listeners = {}
+        self._listeners[listener] = None
+        self.request_flush(listener)
 
-    def unwatch(self, watcher: Watcher) -> None:
-        if self._watchers is not None:
-            self._watchers.pop(watcher, None)
-            if not self._watchers:
-                self._watchers = None
+    def remove_listener(self, listener: PartitionListener) -> None:
+        if self._listeners is not None:
+            self._listeners.pop(listener, None)
+            if not self._listeners:
+                self._listeners = None
 
     def _advance(self, offset: Offset, visible_bytes: int) -> None:
         self.high_watermark = offset
@@ -252,23 +252,23 @@ class Partition:
         waiters = self._commit_waiters
         if waiters is not None:
             while waiters and waiters[0][0] <= offset:
-                _tell(waiters.popleft()[1], ErrorCode.NONE)
+                _call_waiter(waiters.popleft()[1], ErrorCode.NONE)
             if not waiters:
                 self._commit_waiters = None
-        self.wake(more_bytes)
+        self.notify(more_bytes)
 
-    def wake(self, more_bytes: int = 0) -> None:
-        """Tell everybody who waits here for more."""
-        if self._watchers is not None:
-            for watcher in tuple(self._watchers):
+    def notify(self, more_bytes: int = 0) -> None:
+        """Call everybody who waits here for more."""
+        if self._listeners is not None:
+            for listener in tuple(self._listeners):
                 try:
-                    watcher.advanced(self, more_bytes)
+                    listener.advanced(self, more_bytes)
                 except Exception:
-                    logger.exception("a watcher failed: partition=%s", self.id)
+                    logger.exception("a listener failed: partition=%s", self.id)
 
 
-def _tell(call: CommitCallback, outcome: ErrorCode) -> None:
-    """One waiter's mistake must not keep the others, or other partitions, from being told."""
+def _call_waiter(call: CommitCallback, outcome: ErrorCode) -> None:
+    """One waiter's mistake must not keep the others, or other partitions, from being called."""
     try:
         call(outcome)
     except Exception:

@@ -16,7 +16,7 @@ from headrace.replication.partition import Partition
 from headrace.replication.settings import TopicSettings
 
 # Positions and headers of the batches, and the buffer they are in.
-Checked = tuple[list[tuple[int, BatchHeader]], memoryview]
+CheckedBatches = tuple[list[tuple[int, BatchHeader]], memoryview]
 
 
 def append_produced(
@@ -28,7 +28,7 @@ def append_produced(
     produce_version: int,
     budget: Budget | None = None,
 ) -> AppendInfo:
-    """Append one partition's records of a produce request; raises what its answer must say.
+    """Append one partition's records of a produce request; raises what its response must say.
 
     `records` is patched in place and not kept. Raises `OverBudget`, with nothing changed, where
     records have to be looked at and are too many for the budget: then `check_produced` in a
@@ -43,7 +43,7 @@ def append_produced(
             budget=budget,
         )
     except ApiError as refusal:
-        return appended_before(partition, records, refusal)
+        return duplicate_or_raise(partition, records, refusal)
     return partition.append(checked[0], checked[1], acks)
 
 
@@ -54,7 +54,7 @@ def check_produced(
     now_ms: int,
     produce_version: int,
     budget: Budget | None = None,
-) -> Checked:
+) -> CheckedBatches:
     """What is to be appended; touches nothing but `records`, so any thread may run it."""
     batches = check_batches(
         records,
@@ -77,16 +77,16 @@ def check_produced(
     return batches, records
 
 
-def appended_before(partition: Partition, records: memoryview, refusal: ApiError) -> AppendInfo:
+def duplicate_or_raise(partition: Partition, records: memoryview, refusal: ApiError) -> AppendInfo:
     """Where a batch is that would be refused now and is in the log all the same.
 
     What is asked of a batch depends on the time and on the topic's configs of the moment. Whoever
-    sends again what was taken then must not be told that it was not. Raises `refusal` otherwise.
+    sends again what was taken then must not be refused. Raises `refusal` otherwise.
     """
     if len(records) >= HEADER_SIZE:
         header = parse_header(records)
         if header.producer_id >= 0 and header.size == len(records):
-            known = partition.log.sent_before(header)
+            known = partition.log.find_duplicate(header)
             if known is not None and crc_matches(records, 0, header):
                 return known
     raise refusal

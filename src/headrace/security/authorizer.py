@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 from headrace.security.principal import Principal
 
 
-class Operation(IntEnum):
+class AclOperation(IntEnum):
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -28,37 +28,37 @@ class ResourceType(IntEnum):
 
 CLUSTER_NAME = "kafka-cluster"
 
-OPERATIONS_ON: dict[ResourceType, frozenset[Operation]] = {
+OPERATIONS_ON: dict[ResourceType, frozenset[AclOperation]] = {
     ResourceType.TOPIC: frozenset(
         {
-            Operation.READ,
-            Operation.WRITE,
-            Operation.CREATE,
-            Operation.DELETE,
-            Operation.ALTER,
-            Operation.DESCRIBE,
-            Operation.DESCRIBE_CONFIGS,
-            Operation.ALTER_CONFIGS,
+            AclOperation.READ,
+            AclOperation.WRITE,
+            AclOperation.CREATE,
+            AclOperation.DELETE,
+            AclOperation.ALTER,
+            AclOperation.DESCRIBE,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
         }
     ),
     ResourceType.GROUP: frozenset(
         {
-            Operation.READ,
-            Operation.DELETE,
-            Operation.DESCRIBE,
-            Operation.DESCRIBE_CONFIGS,
-            Operation.ALTER_CONFIGS,
+            AclOperation.READ,
+            AclOperation.DELETE,
+            AclOperation.DESCRIBE,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
         }
     ),
     ResourceType.CLUSTER: frozenset(
         {
-            Operation.CREATE,
-            Operation.ALTER,
-            Operation.DESCRIBE,
-            Operation.CLUSTER_ACTION,
-            Operation.DESCRIBE_CONFIGS,
-            Operation.ALTER_CONFIGS,
-            Operation.IDEMPOTENT_WRITE,
+            AclOperation.CREATE,
+            AclOperation.ALTER,
+            AclOperation.DESCRIBE,
+            AclOperation.CLUSTER_ACTION,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+            AclOperation.IDEMPOTENT_WRITE,
         }
     ),
 }
@@ -69,7 +69,7 @@ class Action(NamedTuple):
 
     principal: Principal
     host: str
-    operation: Operation
+    operation: AclOperation
     resource_type: ResourceType
     resource_name: str
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.protocol.compression import compress
-from headrace.protocol.records.encode import seal_batch
+from headrace.protocol.records.encode import pack_batch
 
 Ints = npt.NDArray[np.int64]
 Offsets = npt.NDArray[np.int32]
@@ -78,7 +78,7 @@ def encode(rows: Rows, target: Ints, *, bytes_max: int, codec: int = 0) -> Itera
     for index, start in enumerate(starts.tolist()):
         count = int(counts[index])
         records = data[offsets[start] : offsets[start + count]]
-        sealed = seal_batch(
+        sealed = pack_batch(
             compress(codec, records),
             attributes=codec,
             last_offset_delta=count - 1,

@@ -17,7 +17,7 @@ from headrace.testing.loop_thread import LoopThread
 if TYPE_CHECKING:
     from headrace.log.real_files import RealFileSystem
     from headrace.node.node import Node
-    from headrace.node.real_seams import ThreadExecutor
+    from headrace.node.system import ThreadExecutor
 
 HOST = "127.0.0.1"
 # Below the range from which the kernel takes ports for outgoing connections: otherwise some
@@ -209,7 +209,7 @@ class Broker:
         from headrace.core.broker_configs import BrokerConfig
         from headrace.log.real_files import RealFileSystem
         from headrace.node.node import Node
-        from headrace.node.real_seams import RealClock, RealRandomness, ThreadExecutor
+        from headrace.node.system import RealClock, RealRandomness, ThreadExecutor
         from headrace.testing.unsynced_files import UnsyncedFileSystem
 
         http_port = self._http_port or (free_port() if self._http else 0)

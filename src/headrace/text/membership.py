@@ -7,7 +7,7 @@ between leaves the group, and what it was given last goes to the others.
 import asyncio
 from typing import Final
 
-from headrace.client.core.failures import CommitFailed
+from headrace.client.core.errors import CommitFailed
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
 from headrace.gateway import Gateway, Member

@@ -29,7 +29,7 @@ from tests.support.group_history import (
     GroupHistory,
     Partition,
     now,
-    read_journal,
+    read_member_log,
 )
 from tests.support.group_members import STYLES
 from tests.support.group_wire import GroupWire, commit_request
@@ -173,7 +173,7 @@ class GroupRun:
                 each.end(signal.SIGTERM)
         for each in self._members:
             assert each.ended is not None
-            read_journal(each.name, each.journal, each.ended, self.history)
+            read_member_log(each.name, each.journal, each.ended, self.history)
 
     def judge(self) -> list[Violation]:
         return check_group(self.history)
@@ -268,7 +268,7 @@ class GroupRun:
         while True:
             look = GroupHistory()
             for each in self._alive():
-                read_journal(each.name, each.journal, now(), look)
+                read_member_log(each.name, each.journal, now(), look)
             owners = {each.partition: each.member for each in look.tenures if each.how == "ended"}
             if len(owners) == PARTITIONS and self._all_read(written):
                 return owners
@@ -279,7 +279,7 @@ class GroupRun:
     def _all_read(self, written: Written) -> bool:
         look = GroupHistory()
         for each in self._members:
-            read_journal(each.name, each.journal, now(), look)
+            read_member_log(each.name, each.journal, now(), look)
         seen: dict[Partition, set[int]] = {each: set() for each in written}
         for tenure in look.tenures:
             seen[tenure.partition].update(tenure.offsets)

@@ -13,7 +13,7 @@ from types import FrameType
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from tests.support.group_history import Journal
+from tests.support.group_history import MemberLog
 
 POLL_SECONDS = 0.02
 Positions = dict[tuple[str, int], int]
@@ -22,7 +22,7 @@ Positions = dict[tuple[str, int], int]
 class WritingMember:
     """Commits after each poll that brought records, and again when partitions are taken away."""
 
-    def __init__(self, settings: dict[str, object], topic: str, journal: Journal) -> None:
+    def __init__(self, settings: dict[str, object], topic: str, journal: MemberLog) -> None:
         self._journal = journal
         self._positions: Positions = {}
         self._stopping = False
@@ -88,7 +88,7 @@ def _named(partitions: list[TopicPartition]) -> list[list[object]]:
 def main() -> None:
     settings = json.loads(sys.argv[1])
     topic = settings.pop("topic")
-    member = WritingMember(settings, topic, Journal(Path(sys.argv[2])))
+    member = WritingMember(settings, topic, MemberLog(Path(sys.argv[2])))
     signal.signal(signal.SIGTERM, member.stop)
     member.run()
 

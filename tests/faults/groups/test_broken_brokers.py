@@ -13,10 +13,10 @@ import pytest
 
 from headrace.groups.classic import expiry, syncing
 from headrace.groups.classic.group import ClassicGroup
-from headrace.groups.journal import Journal, send
-from headrace.groups.offsets import Offsets
-from headrace.groups.shard import Shard
-from headrace.groups.step import Answer, Step, Write
+from headrace.groups.offsets import CommittedOffsets
+from headrace.groups.partition_writer import PartitionWriter, send_replies
+from headrace.groups.result import PendingRecord, PendingReply, Result
+from headrace.groups.shard import GroupShard
 from headrace.testing import Broker
 from tests.faults.groups.group_run import BROKER_SETTINGS, SESSION_MS, GroupRun
 
@@ -31,29 +31,31 @@ def nothing(_: pytest.MonkeyPatch) -> None:
 def answer_without_writing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups live in memory only: a commit is acknowledged and never reaches the log."""
 
-    def write(_: Journal, __: Iterable[Write], answers: Sequence[Answer], ___: int) -> None:
-        send(list(answers))
+    def write(
+        _: PartitionWriter, __: Iterable[PendingRecord], answers: Sequence[PendingReply], ___: int
+    ) -> None:
+        send_replies(list(answers))
 
-    monkeypatch.setattr(Journal, "write", write)
+    monkeypatch.setattr(PartitionWriter, "write", write)
 
 
 def forget_offsets_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = Shard.loaded
+    sound = GroupShard.loaded
 
-    def loaded(self: Shard, step: Step) -> None:
-        self.offsets = Offsets()
-        sound(self, step)
+    def loaded(self: GroupShard, result: Result) -> None:
+        self.offsets = CommittedOffsets()
+        sound(self, result)
 
-    monkeypatch.setattr(Shard, "loaded", loaded)
+    monkeypatch.setattr(GroupShard, "loaded", loaded)
 
 
 def give_everybody_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """All members get the share of one of them."""
     sound = syncing._assign
 
-    def assign(group: ClassicGroup, shares: dict[str, bytes], step: Step) -> None:
+    def assign(group: ClassicGroup, shares: dict[str, bytes], result: Result) -> None:
         first = max(shares.values(), default=b"")
-        sound(group, dict.fromkeys(group.members, first), step)
+        sound(group, dict.fromkeys(group.members, first), result)
 
     monkeypatch.setattr(syncing, "_assign", assign)
 
@@ -62,10 +64,10 @@ def let_nobody_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     """The dead stay members for ever."""
     sound = expiry.expire
 
-    def expire(group: ClassicGroup, step: Step) -> None:
+    def expire(group: ClassicGroup, result: Result) -> None:
         for member in group.members.values():
-            member.deadline_ms = step.now_ms + 60_000
-        sound(group, step)
+            member.deadline_ms = result.now_ms + 60_000
+        sound(group, result)
 
     monkeypatch.setattr(expiry, "expire", expire)
 

@@ -55,7 +55,7 @@ def test_a_thread_that_is_interrupted_while_it_leaves(auto_commit: bool, broker:
 
     def interrupt() -> None:
         # Without the automatic commit it is the farewell itself that is under way.
-        while not is_waiting_in(main, "_leave", "_call" if auto_commit else "_call_to_its_end"):
+        while not is_waiting_in(main, "_leave", "_call" if auto_commit else "_call_uninterrupted"):
             time.sleep(0.001)
         signal.pthread_kill(main, signal.SIGINT)
         while is_waiting_in(main, "_call"):

@@ -10,7 +10,7 @@ import pytest
 from headrace.client import Client, NewTopic
 from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.errors import ErrorCode
-from headrace.node.real_seams import RealClock
+from headrace.node.system import RealClock
 from headrace.protocol.compression import Codec
 from headrace.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headrace.protocol.messages.find_coordinator import (

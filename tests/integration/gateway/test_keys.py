@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.client import ConfigChange, ConfigResource, NewTopic, ResourceType
-from headrace.client.core.flows import Ask
+from headrace.client.core.operations import SendRequest
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.gateway import (
     Gateway,
@@ -17,7 +17,7 @@ from headrace.gateway import (
     TooManyKeys,
     TooManyRecords,
 )
-from headrace.node.real_seams import RealClock
+from headrace.node.system import RealClock
 from headrace.protocol.messages.fetch import FetchRequest
 from tests.support.brokers import HeadraceProcess
 from tests.support.gateways import FORMS, gateway_of, local_gateway, remote_gateway
@@ -228,7 +228,7 @@ async def test_after_a_restart_keys_are_known_and_expired_ones_are_not_read(tmp_
             fetched: list[int] = []
             submit = three.client.submit
 
-            def watched(ask: Ask) -> object:
+            def watched(ask: SendRequest) -> object:
                 if isinstance(ask.request, FetchRequest):
                     fetched.append(ask.request.topics[0].partitions[0].fetch_offset)
                 return submit(ask)

@@ -14,7 +14,7 @@ from headrace.client import (
     TopicPartition,
     at_time,
 )
-from headrace.client.core.flows import Ask
+from headrace.client.core.operations import SendRequest
 from headrace.core.errors import ErrorCode, HeadraceError, OffsetOutOfRange
 from headrace.core.ids import NodeId
 from headrace.gateway import Gateway, OutRecord, Produced
@@ -61,7 +61,9 @@ async def test_a_refusal_that_nobody_is_told_costs_no_other_client(gateway: Gate
         min_bytes=1,
         topics=[FetchTopic(topic="orders", topic_id=topic_id, partitions=[part])],
     )
-    waiting = gateway.client.submit(Ask(NodeId(0), request, FetchResponse, 60_000, version_max=12))
+    waiting = gateway.client.submit(
+        SendRequest(NodeId(0), request, FetchResponse, 60_000, version_max=12)
+    )
     await gateway.produce("small", [OutRecord(b"v" * 1000)], acks=0)
     # On one connection this would come after it.
     assert await gateway.admin.list_topics()

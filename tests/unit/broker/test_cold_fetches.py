@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from headrace.broker.handlers import fetch as fetching
-from headrace.log.at_once import AT_ONCE, may_wait
+from headrace.log.page_cache import CACHED_READS_ONLY, may_read_disk
 from headrace.log.real_files import RealFile
-from headrace.node.real_seams import WORKERS
+from headrace.node.system import WORKERS
 from headrace.protocol.messages.api_versions import ApiVersionsRequest
 from headrace.protocol.messages.fetch import FetchResponse
 from tests.support.cold_disk import ColdDisk, cold_disk
@@ -59,7 +59,7 @@ async def test_flushes_find_a_worker_however_many_read_what_is_cold(
     tmp_path: Path, disk: ColdDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More readers than there are threads, and the disk answers none of them."""
-    monkeypatch.setattr(RealFile, "read_at_once", lambda *_: 0)
+    monkeypatch.setattr(RealFile, "read_cached", lambda *_: 0)
     async with (
         running_node(tmp_path) as node,
         RawClient(*node.addresses["PLAINTEXT"]) as writer,
@@ -122,6 +122,6 @@ async def test_where_memory_is_too_short_the_disk_is_waited_for(
 
 
 def test_nothing_is_at_hand_for_ever() -> None:
-    with AT_ONCE:
-        assert not may_wait()
-    assert may_wait()
+    with CACHED_READS_ONLY:
+        assert not may_read_disk()
+    assert may_read_disk()

@@ -21,7 +21,7 @@ from headrace.client import (
     TopicPartition,
     UnsupportedApi,
 )
-from headrace.client.core.flows import Ask
+from headrace.client.core.operations import SendRequest
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NodeId
 from headrace.protocol.message import Message
@@ -43,7 +43,7 @@ from headrace.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from headrace.protocol.records.encode import BatchBuilder
-from headrace.security.authorizer import Action, Operation, ResourceType
+from headrace.security.authorizer import AclOperation, Action, ResourceType
 from headrace.security.principal import Principal
 from tests.support.nodes import running_node
 
@@ -75,7 +75,7 @@ def fetch(topic_id: UUID, wait_ms: int) -> FetchRequest:
 
 async def waiting_fetch(client: AsyncClient, channel: int) -> "asyncio.Future[Message | None]":
     ids = await client.admin.create_topics([NewTopic("orders", 1)])
-    ask = Ask(NODE, fetch(ids["orders"], 60_000), FetchResponse, 90_000, channel=channel)
+    ask = SendRequest(NODE, fetch(ids["orders"], 60_000), FetchResponse, 90_000, channel=channel)
     answer = client.submit(ask)
     await asyncio.sleep(0)
     assert not answer.done()
@@ -107,7 +107,7 @@ async def test_each_door_asks_the_authorizer_in_its_own_name(tmp_path: Path) -> 
     class OnlyAda:
         def allows(self, action: Action) -> bool:
             asked.append(action)
-            return action.operation is not Operation.WRITE or action.principal == ADA
+            return action.operation is not AclOperation.WRITE or action.principal == ADA
 
     async with running_node(tmp_path, OnlyAda(), log_flush_policy="os") as node:
         for principal, allowed in ((ADA, True), (BOB, False)):
@@ -139,7 +139,7 @@ async def test_a_batch_that_was_handed_over_stays_the_senders(tmp_path: Path) ->
             part = PartitionProduceData(index=0, records=data)
             topic = TopicProduceData(topic_id=ids["orders"], partition_data=[part])
             request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
-            answer = await client.submit(Ask(NODE, request, ProduceResponse, 1000))
+            answer = await client.submit(SendRequest(NODE, request, ProduceResponse, 1000))
             assert isinstance(answer, ProduceResponse)
             assert answer.responses[0].partition_responses[0].base_offset == offset
         assert data == before
@@ -152,7 +152,9 @@ async def test_without_acks_nothing_is_awaited_and_a_failure_costs_nobody(tmp_pa
         part = PartitionProduceData(index=7, records=batch())
         topic = TopicProduceData(name="orders", partition_data=[part])
         request = ProduceRequest(acks=0, timeout_ms=1000, topic_data=[topic])
-        ask = Ask(NODE, request, ProduceResponse, 1000, version_max=12, expects_answer=False)
+        ask = SendRequest(
+            NODE, request, ProduceResponse, 1000, version_max=12, expects_response=False
+        )
         assert await client.submit(ask) is None
         assert await client.admin.list_topics()
         assert not waiting.done()
@@ -173,7 +175,7 @@ async def test_a_fault_in_a_handler_costs_its_own_request(tmp_path: Path) -> Non
         waiting = await waiting_fetch(client, channel=0)
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
         with pytest.raises(BrokerUnreachable):
-            await client.submit(Ask(NODE, request, OffsetFetchResponse, 1000))
+            await client.submit(SendRequest(NODE, request, OffsetFetchResponse, 1000))
         assert await client.admin.list_topics()
         assert not waiting.done()
         waiting.cancel()
@@ -190,8 +192,8 @@ async def test_a_long_poll_ends_with_its_channel(tmp_path: Path) -> None:
 async def test_a_late_answer_is_an_error_and_the_link_goes_on(tmp_path: Path) -> None:
     async with client_of(tmp_path) as client:
         ids = await client.admin.create_topics([NewTopic("orders", 1)])
-        late = client.submit(Ask(NODE, fetch(ids["orders"], 60_000), FetchResponse, 20))
-        slow = client.submit(Ask(NODE, fetch(ids["orders"], 300), FetchResponse, 60_000))
+        late = client.submit(SendRequest(NODE, fetch(ids["orders"], 60_000), FetchResponse, 20))
+        slow = client.submit(SendRequest(NODE, fetch(ids["orders"], 300), FetchResponse, 60_000))
         with pytest.raises(RequestTimedOut):
             await late
         assert isinstance(await slow, FetchResponse)
@@ -201,10 +203,10 @@ async def test_an_api_or_version_that_is_not_served_is_named(tmp_path: Path) -> 
     async with client_of(tmp_path) as client:
         markers = WriteTxnMarkersRequest(markers=[])
         with pytest.raises(UnsupportedApi, match="WriteTxnMarkers"):
-            await client.submit(Ask(NODE, markers, WriteTxnMarkersResponse, 1000))
+            await client.submit(SendRequest(NODE, markers, WriteTxnMarkersResponse, 1000))
         request = MetadataRequest(topics=[])
         with pytest.raises(UnsupportedApi, match="needs at least 99"):
-            await client.submit(Ask(NODE, request, MetadataResponse, 1000, version_min=99))
+            await client.submit(SendRequest(NODE, request, MetadataResponse, 1000, version_min=99))
 
 
 async def test_the_version_spoken_is_the_highest_the_call_allows(tmp_path: Path) -> None:
@@ -212,7 +214,7 @@ async def test_the_version_spoken_is_the_highest_the_call_allows(tmp_path: Path)
     async with client_of(tmp_path) as client:
         await client.admin.create_topics([NewTopic("orders", 1)])
         for version_max, has_id in ((9, False), (1000, True)):
-            ask = Ask(
+            ask = SendRequest(
                 NODE, MetadataRequest(topics=None), MetadataResponse, 1000, version_max=version_max
             )
             answer = await client.submit(ask)
@@ -229,11 +231,11 @@ async def test_what_waits_for_a_request_before_it_is_not_done_after_the_end(
             await client.connect()
             await client.admin.create_topics([NewTopic("orders", 9)])
 
-            def ask(*partitions: int) -> Ask:
+            def ask(*partitions: int) -> SendRequest:
                 data = [PartitionProduceData(index=each, records=batch()) for each in partitions]
                 topic = TopicProduceData(name="orders", partition_data=data)
                 request = ProduceRequest(acks=1, timeout_ms=5_000, topic_data=[topic])
-                return Ask(NODE, request, ProduceResponse, 5_000, version_max=12)
+                return SendRequest(NODE, request, ProduceResponse, 5_000, version_max=12)
 
             answers = [client.submit(ask(*range(8))), client.submit(ask(8))]
             await asyncio.sleep(0)

@@ -23,8 +23,8 @@ from headrace.broker.sender import (
     SendMemory,
 )
 from headrace.core.files import FileRange
-from headrace.node import real_seams
-from headrace.replication import group_commit
+from headrace.node import system
+from headrace.replication import flush_scheduler
 from tests.support.files import BytesFile
 from tests.support.metadata import InlineExecutor
 
@@ -339,7 +339,7 @@ async def test_reads_from_the_disk_leave_the_flushes_their_workers() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
     # One for work on records, one for retention and the like.
-    assert 0 < executor.waiting <= real_seams.WORKERS - group_commit.WORKERS - 2
+    assert 0 < executor.waiting <= system.WORKERS - flush_scheduler.WORKERS - 2
 
 
 async def test_closing_waits_for_what_a_worker_reads_and_a_slow_client_takes() -> None:

@@ -79,5 +79,5 @@ def test_serve_loads_neither_the_client_nor_the_other_commands() -> None:
     )
     loaded = set(run.stdout.split())
     others = {module for name, module in COMMANDS.items() if name != "serve"}
-    later = {"headrace.log.compaction.compactor", "headrace.groups.service", "tomllib"}
+    later = {"headrace.log.compaction.compactor", "headrace.groups.group_coordinator", "tomllib"}
     assert not loaded & (others | later | {"headrace.client", "rich", "pytest"})

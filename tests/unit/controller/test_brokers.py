@@ -16,7 +16,7 @@ from headrace.controller.commands import (
 from headrace.controller.image import Image
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NodeId
-from headrace.machine.shape import Command, Reply
+from headrace.machine.interface import Command, Reply
 from tests.support.metadata import ENDPOINTS, cluster, machine
 
 MACHINE = machine()

@@ -5,7 +5,7 @@ import pytest
 from headrace.core.broker_configs import BROKER_KEYS, BrokerConfig, validate_dynamic
 from headrace.core.config_keys import ConfigEntry, ConfigSource
 from headrace.core.errors import ApiError, ErrorCode, InvalidConfig
-from headrace.core.listeners import Listener
+from headrace.core.listeners import ListenerConfig
 
 
 def entry(config: BrokerConfig, name: str) -> ConfigEntry:
@@ -141,8 +141,8 @@ def test_listeners_are_joined_with_their_protocol_and_advertised_address() -> No
         }
     )
     assert config.parsed_listeners() == (
-        Listener("INSIDE", "PLAINTEXT", "", 9092),
-        Listener("OUTSIDE", "PLAINTEXT", "::1", 0, "broker.example", 19092),
+        ListenerConfig("INSIDE", "PLAINTEXT", "", 9092),
+        ListenerConfig("OUTSIDE", "PLAINTEXT", "::1", 0, "broker.example", 19092),
     )
     assert [each.is_wildcard for each in config.parsed_listeners()] == [True, False]
 

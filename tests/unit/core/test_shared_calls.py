@@ -16,8 +16,8 @@ ROOMS = ("broker", "groups", "replication", "node", "controller", "web", "text",
 # Loops over owners without a guard, and why an owner that raises costs the others nothing there.
 UNGUARDED = {
     "broker/dispatch.py kill task.cancel": "asyncio's own, raises nothing",
-    "broker/handlers/fetch.py start partition.watch": "all of one request",
-    "broker/handlers/fetch.py _leave partition.unwatch": "takes an entry out of a table",
+    "broker/handlers/fetch.py start partition.add_listener": "all of one request",
+    "broker/handlers/fetch.py _leave partition.remove_listener": "takes an entry out of a table",
     "groups/consumer/group.py loaded self.timers.change": "all of one group, an entry in a table",
     "node/node.py _start listener.open": "guards each connection itself",
     "node/node.py stop bound.close": "asyncio's own, raises nothing",
@@ -27,7 +27,7 @@ UNGUARDED = {
     "node/node.py kill bound.close": "asyncio's own, raises nothing",
     "node/node.py kill task.cancel": "asyncio's own, raises nothing",
     "node/node.py kill listener.abort": "guards each connection itself",
-    "node/real_seams.py close thread.join": "threads of one pool, raises nothing",
+    "node/system.py close thread.join": "threads of one pool, raises nothing",
     "groups/consumer/assignors/uniform.py run self._deal": "one decision for one group",
     "groups/consumer/assignors/uniform.py _keep self._give": "one decision for one group",
     "controller/builder.py freeze self._put_topic": "one image, right as a whole or not at all",
@@ -40,8 +40,10 @@ UNGUARDED = {
     "log/recovery.py _drop_after segment.rename": "all of one log: it is offline as a whole",
     "log/recovery.py _drop_after segment.close": "all of one log: it is offline as a whole",
     "log/segments.py close segment.close": "all of one log",
-    "replication/replicas.py open_unborn self._lead": "guards each partition itself",
-    "replication/replicas.py open_unborn self._unborn.discard": "a set of keys",
+    "replication/replica_manager.py retry_never_opened self._apply_registration": (
+        "guards each partition itself"
+    ),
+    "replication/replica_manager.py retry_never_opened self._never_opened.discard": "a set of keys",
 }
 
 

@@ -11,7 +11,7 @@ from headrace.client.core.models import FetchedChunk
 from headrace.core.errors import InvalidRecord
 from headrace.gateway.pages import Pages
 from headrace.protocol.records.decode import Record
-from headrace.protocol.records.encode import encode_record, seal_batch
+from headrace.protocol.records.encode import encode_record, pack_batch
 
 T = TypeVar("T")
 WHERE = TopicPartition("orders", 0)
@@ -21,7 +21,7 @@ def batch(first: int, count: int, *, claimed: int | None = None) -> bytes:
     """A batch of `count` records at offset `first`; it may claim to hold more."""
     records = b"".join(encode_record(delta, 0, None, b"%d" % delta, ()) for delta in range(count))
     number = claimed or count
-    sealed = seal_batch(
+    sealed = pack_batch(
         records,
         attributes=0,
         last_offset_delta=number - 1,

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from headrace.client import NewTopic
-from headrace.client.core.flows import Ask
+from headrace.client.core.operations import SendRequest
 from headrace.core.errors import ErrorCode
 from headrace.gateway import OutRecord
 from headrace.protocol.messages.produce import (
@@ -23,7 +23,7 @@ async def test_a_duplicate_without_an_offset_is_no_success(tmp_path: Path) -> No
         await gateway.produce("orders", records, key="k")
         submit = gateway.client.submit
 
-        def forgetful(ask: Ask) -> object:
+        def forgetful(ask: SendRequest) -> object:
             """The broker has the batch, and has forgotten where."""
             if not isinstance(ask.request, ProduceRequest):
                 return submit(ask)

@@ -10,9 +10,9 @@ import pytest
 
 from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.errors import ApiError, ErrorCode
-from headrace.groups import homes
+from headrace.groups import shards
 from headrace.groups.offsets_topic import partition_for
-from headrace.groups.shard import Shard
+from headrace.groups.shard import GroupShard
 from headrace.protocol.compression import Codec
 from headrace.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headrace.protocol.messages.heartbeat import HeartbeatRequest
@@ -39,7 +39,7 @@ def damaged(data: bytes, what: str) -> bytes:
 async def test_groups_of_a_damaged_shard_are_told_to_wait_until_it_can_be_read_again(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(homes, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(shards, "RETRY_SECONDS", 0.05)
     async with (
         running_node(tmp_path, offsets_topic_num_partitions=str(SHARDS)) as node,
         Client(node) as client,
@@ -97,28 +97,28 @@ class _Topic:
 async def test_a_shard_that_is_made_anew_is_not_taken_for_the_one_that_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(homes, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(homes, "RETRY_PAUSES", 0)
+    monkeypatch.setattr(shards, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(shards, "RETRY_PAUSES", 0)
     tried = asyncio.Event()
 
-    async def damaged_load(*_: object) -> Shard:
+    async def damaged_load(*_: object) -> GroupShard:
         tried.set()
         raise OSError("damaged")
 
-    monkeypatch.setattr(homes, "load", damaged_load)
+    monkeypatch.setattr(shards, "load", damaged_load)
     found = _Replicas()
 
     def partition(end: int) -> Any:
         return SimpleNamespace(
-            retired=False, log=SimpleNamespace(log_start_offset=0, log_end_offset=end)
+            closed=False, log=SimpleNamespace(log_start_offset=0, log_end_offset=end)
         )
 
     found.partition = partition(5)
-    all_homes = homes.Homes(
+    all_homes = shards.ShardTable(
         cast(Any, _Topic()),
         cast(Any, found),
         Codec.NONE,
-        on_ready=lambda _: None,
+        on_loaded=lambda _: None,
         on_failure=lambda *_: None,
     )
     all_homes.load_all()

@@ -8,10 +8,10 @@ from headrace.controller.image import Image, Topic
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
 from headrace.groups import offset_requests
-from headrace.groups.offsets import CommittedOffset, commit_record, committed_in
+from headrace.groups.offsets import OffsetAndMetadata, commit_record, committed_in
 from headrace.groups.records import decode, encode
+from headrace.groups.result import Result
 from headrace.groups.settings import GroupSettings
-from headrace.groups.step import Step
 from headrace.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -44,12 +44,12 @@ def commit(
         group, topic, {0: offset}, member_id=member_id, generation=generation, topic_id=UUID(int=1)
     )
     request.retention_time_ms = retention_ms
-    step = world.step()
+    result = world.new_result()
     try:
-        offset_requests.commit(world.shard, request, version, "commit", step)
+        offset_requests.commit(world.shard, request, version, "commit", result)
     except ApiError as error:
         return error.code
-    world.finish(step)
+    world.finish(result)
     return ErrorCode.NONE
 
 
@@ -59,9 +59,9 @@ def committed(world: ClassicShard, group: str = GROUP, topic: str = "t") -> int 
 
 
 def clean(world: ClassicShard, group: str = GROUP) -> None:
-    step = world.step()
-    offset_requests.expire_offsets(world.shard, group, step)
-    world.finish(step)
+    result = world.new_result()
+    offset_requests.expire_offsets(world.shard, group, result)
+    world.finish(result)
 
 
 def test_anybody_commits_for_a_group_without_members() -> None:
@@ -130,7 +130,7 @@ def test_an_unknown_group_has_no_offsets_and_is_no_error() -> None:
 def test_a_commit_comes_back_from_its_record(expire_ms: int) -> None:
     # The version with a retention time has no room for epoch and topic id.
     extra = (7, UUID(int=3)) if expire_ms < 0 else (-1, UUID(int=0))
-    stored = CommittedOffset(5, extra[0], "text", 12, expire_ms, extra[1])
+    stored = OffsetAndMetadata(5, extra[0], "text", 12, expire_ms, extra[1])
     record = decode(*encode(commit_record("g", TopicPartition("t", 3), stored)))
     assert record is not None
     assert isinstance(record.value, OffsetCommitValue)
@@ -205,9 +205,9 @@ def test_offsets_of_a_topic_that_is_read_cannot_be_deleted() -> None:
             for name in ("read", "unread")
         ],
     )
-    step = world.step()
-    offset_requests.delete(world.shard, request, "delete", step)
-    world.finish(step)
+    result = world.new_result()
+    offset_requests.delete(world.shard, request, "delete", result)
+    world.finish(result)
     answer = world.answers["delete"]
     assert isinstance(answer, OffsetDeleteResponse)
     codes = [topic.partitions[0].error_code for topic in answer.topics]
@@ -220,16 +220,16 @@ def test_only_an_empty_group_can_be_deleted() -> None:
     world = ClassicShard()
     first, second = world.stable_pair()
     commit(world, 5, member_id=first, generation=2)
-    step = world.step()
-    assert offset_requests.delete_group(world.shard, GROUP, step) is ErrorCode.NON_EMPTY_GROUP
+    result = world.new_result()
+    assert offset_requests.delete_group(world.shard, GROUP, result) is ErrorCode.NON_EMPTY_GROUP
     world.leave((first, None), (second, None))
-    step = world.step()
-    assert offset_requests.delete_group(world.shard, GROUP, step) is ErrorCode.NONE
-    world.finish(step)
+    result = world.new_result()
+    assert offset_requests.delete_group(world.shard, GROUP, result) is ErrorCode.NONE
+    world.finish(result)
     assert committed(world) is None
     assert not world.replayed().groups
-    step = world.step()
-    assert offset_requests.delete_group(world.shard, GROUP, step) is ErrorCode.GROUP_ID_NOT_FOUND
+    result = world.new_result()
+    assert offset_requests.delete_group(world.shard, GROUP, result) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_offsets_of_deleted_topics_go_also_when_nobody_looked() -> None:
@@ -237,9 +237,9 @@ def test_offsets_of_deleted_topics_go_also_when_nobody_looked() -> None:
     for topic in ("kept", "gone", "made anew"):
         commit(world, 5, topic=topic)
     topics = {"kept": Topic("kept", UUID(int=1)), "made anew": Topic("made anew", UUID(int=2))}
-    step = Step(world.now_ms, world.now_ms, world.settings, Image("cluster", topics=topics))
-    offset_requests.forget_lost_topics(world.shard, step)
-    world.finish(step)
+    result = Result(world.now_ms, world.now_ms, world.settings, Image("cluster", topics=topics))
+    offset_requests.delete_offsets_of_missing_topics(world.shard, result)
+    world.finish(result)
     assert [committed(world, topic=topic) for topic in ("kept", "gone", "made anew")] == [
         5,
         None,
@@ -253,7 +253,7 @@ def test_what_was_committed_since_its_topic_was_deleted_is_not_forgotten() -> No
         commit(world, 5, topic=topic)
     found = world.shard.offsets.in_topics(frozenset({"gone", "made anew"}))
     commit(world, 1, topic="made anew")
-    step = world.step()
-    offset_requests.forget(world.shard, found, step)
-    world.finish(step)
+    result = world.new_result()
+    offset_requests.delete_offsets_of_topics(world.shard, found, result)
+    world.finish(result)
     assert [committed(world, topic=topic) for topic in ("gone", "made anew")] == [None, 1]

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.errors import ErrorCode, MalformedMessage
 from headrace.groups import offset_requests
-from headrace.groups import step as step_module
+from headrace.groups import result as step_module
 from headrace.groups.classic import rebalance
 from headrace.groups.classic.group import State
 from headrace.groups.names import NAME_LENGTH_MAX
@@ -30,7 +30,7 @@ from tests.support.classic_shard import ClassicShard
 from tests.support.consumer_groups import Client, Coordinator
 from tests.support.migrating_members import ClassicClient
 from tests.support.nodes import running_node
-from tests.unit.groups.test_service import Caller, join_request
+from tests.unit.groups.test_group_coordinator import Caller, join_request
 
 TOO_LONG = NAME_LENGTH_MAX + 1
 
@@ -111,7 +111,7 @@ def test_an_upgrade_that_cannot_be_written_leaves_the_classic_group_and_who_wait
     coordinator.set_topic("t", 4)
     ClassicClient(coordinator).enter()
     group = next(iter(coordinator.shard.groups.values()))
-    waiting = group.parked()
+    waiting = group.waiting_replies()
     assert waiting
     written = 0
 
@@ -124,25 +124,25 @@ def test_an_upgrade_that_cannot_be_written_leaves_the_classic_group_and_who_wait
     with pytest.raises(MalformedMessage):
         Client("m", ["t"]).beat(coordinator)
     assert next(iter(coordinator.shard.groups.values())) is group
-    assert group.parked() == waiting
+    assert group.waiting_replies() == waiting
 
 
 async def test_what_does_not_fit_a_record_is_refused_where_it_enters(tmp_path: Path) -> None:
     quick = running_node(tmp_path, group_initial_rebalance_delay_ms="0")
-    async with quick as node, Caller(node) as caller:
-        await caller.prepare()
-        answer = await caller.call_as("c" * 32_760, join_request(), 7)
+    async with quick as node, Caller(node) as client:
+        await client.prepare()
+        answer = await client.call_as("c" * 32_760, join_request(), 7)
         assert isinstance(answer, JoinGroupResponse)
         assert answer.error_code == ErrorCode.INVALID_REQUEST
-        longest = await caller.call_as("é" * NAME_LENGTH_MAX, join_request(), 3)
+        longest = await client.call_as("é" * NAME_LENGTH_MAX, join_request(), 3)
         assert isinstance(longest, JoinGroupResponse)
         assert longest.error_code == ErrorCode.NONE
         for name in ("member_id", "instance_id", "rack_id", "subscribed_topic_regex"):
-            answer = await caller.call(heartbeat_request(**{name: "x" * 2 * TOO_LONG}), 1)
+            answer = await client.call(heartbeat_request(**{name: "x" * 2 * TOO_LONG}), 1)
             assert isinstance(answer, ConsumerGroupHeartbeatResponse)
             assert answer.error_code == ErrorCode.INVALID_REQUEST, name
         long_topics = heartbeat_request(subscribed_topic_names=["x" * TOO_LONG])
-        answer = await caller.call(long_topics, 1)
+        answer = await client.call(long_topics, 1)
         assert isinstance(answer, ConsumerGroupHeartbeatResponse)
         assert answer.error_code == ErrorCode.INVALID_REQUEST
 
@@ -176,7 +176,7 @@ async def test_a_decision_that_fails_half_way_leaves_nobody_waiting(
         def broken(*_: object) -> Message:
             raise ZeroDivisionError("a fault nobody thought of")
 
-        monkeypatch.setattr(rebalance, "refuse_sync", broken)
+        monkeypatch.setattr(rebalance, "fail_sync", broken)
         leave = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member_id)])
         with pytest.raises(Exception):  # noqa: B017, PT011 - whatever the end of a connection is
             await leaving.call(leave, 4)
@@ -187,7 +187,9 @@ async def test_a_decision_that_fails_half_way_leaves_nobody_waiting(
 
 def _has_member(groups: Any, member_id: str) -> bool:
     return any(
-        member_id in group.members for home in groups._homes for group in home.shard.groups.values()
+        member_id in group.members
+        for home in groups._shards
+        for group in home.shard.groups.values()
     )
 
 
@@ -209,14 +211,14 @@ def test_leaving_with_many_names_takes_one_look_at_each() -> None:
 
     type(group).static_member = counted  # type: ignore[method-assign]  # put back below
     try:
-        step = coordinator.step()
+        result = coordinator.new_result()
         names = [f"i{number % 40}" for number in range(10_000)]
         request = LeaveGroupRequest(
             group_id="group",
             members=[MemberIdentity(member_id="", group_instance_id=name) for name in names],
         )
-        coordinator.shard.leave(request, None, step)
-        codes = [each.error_code for each in coordinator.keep(step)[-1].members]
+        coordinator.shard.leave(request, None, result)
+        codes = [each.error_code for each in coordinator.keep(result)[-1].members]
     finally:
         type(group).static_member = sound  # type: ignore[method-assign]  # as it was
     assert looks == 0
@@ -245,10 +247,10 @@ def test_a_group_of_many_members_is_looked_at_once_for_many_offsets() -> None:
             OffsetDeleteRequestTopic(name=f"t{number}", partitions=partitions)
             for number in range(1_000)
         ]
-        step = coordinator.step()
+        result = coordinator.new_result()
         request = OffsetDeleteRequest(group_id="group", topics=topics)
-        offset_requests.delete(coordinator.shard, request, None, step)
-        offset_requests.expire_offsets(coordinator.shard, "group", step)
+        offset_requests.delete(coordinator.shard, request, None, result)
+        offset_requests.expire_offsets(coordinator.shard, "group", result)
     finally:
         type(group).topics_of = sound  # type: ignore[method-assign]  # as it was
     assert looks == 2 * len(group.members)

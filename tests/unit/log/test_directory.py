@@ -40,7 +40,7 @@ def test_a_new_directory_gets_an_identity_that_stays() -> None:
     ]
     assert len(first.cluster_id) == 22
     first.close()
-    assert open_directory(disk.after_kill()).identity == first.identity
+    assert open_directory(disk.after_kill()).meta_properties == first.meta_properties
 
 
 def test_another_node_is_refused() -> None:
@@ -248,7 +248,7 @@ def test_data_that_is_said_to_be_stray_is_set_aside() -> None:
     directory.close()
     disk = disk.after_kill()
     again = open_directory(disk)
-    again.set_aside([ORDERS])
+    again.rename_stray_directories([ORDERS])
     assert again.partitions_on_disk == frozenset()
     (stray,) = [n for n in disk.list_directory("/data") if n.endswith("-stray")]
     assert disk.exists(f"/data/{stray}/00000000000000000000.log")

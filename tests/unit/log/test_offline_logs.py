@@ -111,8 +111,8 @@ TABLES = [RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS]
 OF_ONE_OWNER = {
     "controller/quorum_state.py": "the node's vote",
     "controller/snapshots.py": "one image, right as a whole",
-    "log/epochs.py": "one log's",
-    "log/identity.py": "the directory's",
+    "log/leader_epoch_cache.py": "one log's",
+    "log/meta_properties.py": "the directory's",
 }
 OF_SEVERAL = {"log/directory.py", "log/compaction/checkpoint.py"}
 

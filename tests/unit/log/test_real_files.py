@@ -13,7 +13,7 @@ import pytest
 
 from headrace.core.files import Buffer, NotTried
 from headrace.log import descriptor_io
-from headrace.log.at_once import AT_ONCE, NotAtHand
+from headrace.log.page_cache import CACHED_READS_ONLY, NotInPageCache
 from headrace.log.real_files import RealFileSystem, open_files_max_for
 
 
@@ -117,10 +117,10 @@ def test_what_is_not_in_memory_is_told_instead_of_waited_for(
         buffer[: len(data)] = data
         return len(data)
 
-    monkeypatch.setattr(descriptor_io, "read_at_once", read_at_once)
-    with AT_ONCE:
+    monkeypatch.setattr(descriptor_io, "read_cached", read_at_once)
+    with CACHED_READS_ONLY:
         if is_told:
-            with pytest.raises(NotAtHand):
+            with pytest.raises(NotInPageCache):
                 file.read(1, 100)
         else:
             assert file.read(1, 100) == b"bcdef"

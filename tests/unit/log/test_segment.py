@@ -22,10 +22,10 @@ def restless_threads() -> Iterator[None]:
 def test_only_so_many_places_are_remembered_and_the_newest_is_one_of_them() -> None:
     segment = Segment(simulated_disk(), "/data/orders-0", 0)
     for offset in range(500):
-        segment.remember(offset, offset * 10)
-        assert segment._boundaries is not None
-        assert segment._boundaries[offset] == offset * 10
-        assert len(segment._boundaries) <= 32
+        segment.cache_position(offset, offset * 10)
+        assert segment._read_positions is not None
+        assert segment._read_positions[offset] == offset * 10
+        assert len(segment._read_positions) <= 32
 
 
 @pytest.mark.usefixtures("restless_threads")
@@ -36,7 +36,7 @@ def test_a_flush_and_a_reader_may_both_remember_a_place() -> None:
     def remember(first: int) -> None:
         try:
             for offset in range(first, 400_000, 3):
-                segment.remember(offset, offset)
+                segment.cache_position(offset, offset)
         except BaseException as failure:
             failures.append(failure)
 

@@ -81,6 +81,6 @@ def test_truncation_reaches_into_the_tail_and_into_the_file() -> None:
 def test_entries_that_do_not_grow_are_noticed() -> None:
     disk = simulated_disk()
     disk.write_file(PATH, OFFSET_ENTRY.pack(5, 10) + bytes(8))
-    assert not SparseIndex(disk, PATH, OFFSET_ENTRY).grows()
+    assert not SparseIndex(disk, PATH, OFFSET_ENTRY).is_monotonic()
     disk.write_file(PATH, OFFSET_ENTRY.pack(5, 10) + OFFSET_ENTRY.pack(6, 20))
-    assert SparseIndex(disk, PATH, OFFSET_ENTRY).grows()
+    assert SparseIndex(disk, PATH, OFFSET_ENTRY).is_monotonic()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.node.node import Node
-from headrace.node.real_seams import RealClock
+from headrace.node.system import RealClock
 from headrace.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

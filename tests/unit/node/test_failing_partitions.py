@@ -78,7 +78,7 @@ async def test_a_new_partition_that_is_offline_can_be_deleted(tmp_path: Path) ->
         assert sorted(each.partition for each in replicas.offline) == list(PARTITIONS)
         await client.delete()
         files.full = ()
-        await replicas.open_unborn()
+        await replicas.retry_never_opened()
         assert not replicas.offline
         assert await client.produce() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 4
 

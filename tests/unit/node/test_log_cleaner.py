@@ -6,7 +6,7 @@ from headrace.core.ids import TopicPartition
 from headrace.log.compaction.checkpoint import CleanerCheckpoint
 from headrace.log.compaction.runner import InlineCompactor
 from headrace.node.log_cleaner import LogCleaner
-from headrace.node.real_seams import RealClock, ThreadExecutor
+from headrace.node.system import RealClock, ThreadExecutor
 from headrace.testing.unsynced_files import UnsyncedFileSystem
 from tests.support.four_partitions import Client
 from tests.support.nodes import running_node

@@ -5,11 +5,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, cast
 
 from headrace.core.broker_configs import BrokerConfig
-from headrace.core.seams import Clock
+from headrace.core.runtime import Clock
 from headrace.node.log_cleaner import LogCleaner
 from headrace.node.log_maintenance import CHECKPOINT_BYTES_MAX, LogMaintenance
 from headrace.replication.partition import Partition
-from headrace.replication.replicas import Replicas
+from headrace.replication.replica_manager import ReplicaManager
 from tests.simulation.loop import VirtualLoop
 from tests.support.metadata import InlineExecutor
 
@@ -48,7 +48,7 @@ class FakeLog:
 
 
 class FakePartition:
-    retired = False
+    closed = False
     high_watermark = 0
 
     def __init__(self, name: str, broken: set[str]) -> None:
@@ -79,7 +79,7 @@ class FakeBroker:
     def monotonic_ms(self) -> float:
         return 0.0
 
-    async def open_unborn(self) -> None:
+    async def retry_never_opened(self) -> None:
         """Nothing is."""
 
     def checkpoint(self) -> None:
@@ -106,7 +106,7 @@ class FakeBroker:
 
         async def life() -> None:
             duties = LogMaintenance(
-                cast(Replicas, self),
+                cast(ReplicaManager, self),
                 cast(LogCleaner, self),
                 cast(Clock, self),
                 InlineExecutor(),

@@ -12,7 +12,7 @@ from headrace.controller.image import ConfigResourceType
 from headrace.controller.metadata_log import MetadataLog
 from headrace.controller.records import ConfigRecord
 from headrace.core.errors import ErrorCode
-from headrace.node.real_seams import ThreadExecutor
+from headrace.node.system import ThreadExecutor
 from headrace.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -36,7 +36,7 @@ from headrace.protocol.messages.produce import (
 )
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
-from headrace.replication.replicas import Replicas
+from headrace.replication.replica_manager import ReplicaManager
 from tests.support.four_partitions import Client
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
@@ -81,7 +81,7 @@ async def test_a_start_that_fails_does_not_pass_for_a_clean_stop(
     async with running_node(tmp_path):
         pass
     with monkeypatch.context() as patched:
-        patched.setattr(Replicas, "load", fail)
+        patched.setattr(ReplicaManager, "load", fail)
         with pytest.raises(OSError, match="while logs are opened"):
             async with running_node(tmp_path):
                 pass

@@ -15,7 +15,7 @@ from headrace.log.compaction.checkpoint import CLEANER_OFFSETS, CleanerCheckpoin
 from headrace.log.compaction.runner import InlineCompactor
 from headrace.node.log_cleaner import LogCleaner
 from headrace.node.metrics import PARTITIONS_OFFLINE
-from headrace.node.real_seams import RealClock, ThreadExecutor
+from headrace.node.system import RealClock, ThreadExecutor
 from headrace.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from headrace.protocol.messages.delete_groups import DeleteGroupsRequest
 from headrace.protocol.messages.delete_topics import DeleteTopicsRequest

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from headrace.node.real_seams import ThreadExecutor
 from headrace.node.shielded_executor import ShieldedExecutor
+from headrace.node.system import ThreadExecutor
 
 
 async def test_one_who_is_cancelled_waits_for_the_worker_all_the_same() -> None:

@@ -28,7 +28,7 @@ from headrace.core.files import Buffer
 from headrace.core.ids import NodeId
 from headrace.log.directory import LogDirectory
 from headrace.protocol.records.header import parse_header
-from headrace.replication.replicas import Replicas
+from headrace.replication.replica_manager import ReplicaManager
 from headrace.testing.unsynced_files import UnsyncedFileSystem
 from tests.simulation.loop import SeededRandomness
 from tests.support.logs import ToldClock, batch
@@ -129,8 +129,8 @@ class Broker:
             self._files, str(self._path), ToldClock(), randomness, node_id=NODE
         )
         config = BrokerConfig.from_static({"log.dirs": str(self._path)})
-        self.replicas = Replicas(
-            self.directory, NODE, config, Worker(self.steps, self._files), on_dirty=None
+        self.replicas = ReplicaManager(
+            self.directory, NODE, config, Worker(self.steps, self._files), request_flush=None
         )
 
     async def follow(self, before: Image, after: Image, delta: Delta) -> None:
@@ -138,7 +138,7 @@ class Broker:
         await asyncio.sleep(0)
         self._files.for_workers_only = True
         with self.steps.counted():
-            await self.replicas.follow(before, after, delta)
+            await self.replicas.publish(before, after, delta)
         self._files.for_workers_only = False
         other.cancel()
 
@@ -158,7 +158,7 @@ class Broker:
         self.directory.close()
 
     def close(self) -> None:
-        self.directory.abandon()
+        self.directory.release_lock()
         self._files.close()
 
 

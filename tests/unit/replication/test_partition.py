@@ -10,15 +10,15 @@ from headrace.core.errors import ApiError, ErrorCode, HeadraceError, OffsetOutOf
 from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicPartition
 from headrace.core.topic_configs import TopicConfig
 from headrace.log.partition_log import AppendInfo, PartitionLog
-from headrace.node.real_seams import RealClock, RealRandomness
+from headrace.node.system import RealClock, RealRandomness
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
 from headrace.protocol.records.header import HEADER_SIZE
 from headrace.protocol.records.patch import refresh_crc
+from headrace.replication.flush_wait import unflushed, when_flushed
 from headrace.replication.partition import FlushRequest, Partition
 from headrace.replication.produce import append_produced
 from headrace.replication.settings import TopicSettings
-from headrace.replication.settling import unsettled, when_settled
 from headrace.testing.unsynced_files import UnsyncedFileSystem
 
 NOW_MS = 1_700_000_000_000
@@ -40,9 +40,9 @@ def make(files: UnsyncedFileSystem, tmp_path: Path) -> Callable[..., Partition]:
         settings = TopicSettings(TopicConfig.resolve(overrides, broker), broker)
         log = PartitionLog.open(files, str(tmp_path / "t-0"), settings.log, RealClock())
         partition = Partition(
-            TopicPartition("t", 0), RealRandomness().uuid(), log, settings, on_dirty=on_dirty
+            TopicPartition("t", 0), RealRandomness().uuid(), log, settings, request_flush=on_dirty
         )
-        partition.lead(NodeId(0), LeaderEpoch(1), 0, [NodeId(0)], [NodeId(0)])
+        partition.become_leader(NodeId(0), LeaderEpoch(1), 0, [NodeId(0)], [NodeId(0)])
         return partition
 
     return make
@@ -85,17 +85,17 @@ def test_a_flush_is_asked_for_on_behalf_of_who_waits(make: Callable[..., Partiti
     produce(partition, acks=1)
     assert askers == [None]
     partition.when_committed(Offset(1), lambda _: None, "producer")
-    assert (askers.pop(), partition.asker) == ("producer", "producer")
+    assert (askers.pop(), partition.flush_requester) == ("producer", "producer")
     partition.flushed(Offset(1), partition.appended_bytes)
-    assert [partition.asker] == [None]
+    assert [partition.flush_requester] == [None]
     reader = Counting()
-    partition.watch(reader)
+    partition.add_listener(reader)
     assert askers == [None], "a reader at the end of a flushed log waits for nothing yet"
     produce(partition, acks=1)
     assert askers.pop() is reader
-    assert [partition.asker] == [reader]
+    assert [partition.flush_requester] == [reader]
     late = Counting()
-    partition.watch(late)
+    partition.add_listener(late)
     assert askers.pop() is late
     partition.flushed(Offset(2), partition.appended_bytes)
     partition.request_flush("another reader")
@@ -113,9 +113,9 @@ def test_a_waiter_that_fails_does_not_keep_the_others_from_being_told(
             raise RuntimeError("a mistake of another")
 
     partition = make(on_dirty=lambda _, __: None)
-    partition.watch(Failing())
+    partition.add_listener(Failing())
     watcher = Counting()
-    partition.watch(watcher)
+    partition.add_listener(watcher)
     produce(partition, 3)
     outcomes: list[ErrorCode] = []
     for call in (fail, outcomes.append):
@@ -127,7 +127,7 @@ def test_a_waiter_that_fails_does_not_keep_the_others_from_being_told(
     assert (outcomes, watcher.count) == ([ErrorCode.NONE] * 2, 2)
     for call in (fail, outcomes.append):
         partition.when_committed(Offset(4), call)
-    partition.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
+    partition.fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR)
     assert (outcomes[2:], watcher.count) == ([ErrorCode.KAFKA_STORAGE_ERROR], 3)
     assert "a mistake of one" in caplog.text
 
@@ -145,7 +145,7 @@ def test_what_a_crash_left_unflushed_is_flushed_before_it_is_shown(
         killed.topic_id,
         log,
         killed.settings,
-        on_dirty=lambda each, _: dirty.append(each),
+        request_flush=lambda each, _: dirty.append(each),
     )
     assert log.log_end_offset == 3
     assert (found.high_watermark, dirty) == (0, [found])
@@ -184,19 +184,19 @@ def test_waiters_learn_that_the_disk_failed(make: Callable[..., Partition]) -> N
     produce(partition)
     outcome: list[ErrorCode] = []
     partition.when_committed(Offset(1), outcome.append)
-    partition.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
+    partition.fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR)
     assert outcome == [ErrorCode.KAFKA_STORAGE_ERROR]
 
 
 def test_watchers_are_told_of_more_and_of_the_end(make: Callable[..., Partition]) -> None:
     partition = make()
     watcher = Counting()
-    partition.watch(watcher)
+    partition.add_listener(watcher)
     produce(partition)
     assert watcher.count == 1
-    partition.retire()
+    partition.close()
     assert watcher.count == 2
-    partition.unwatch(watcher)
+    partition.remove_listener(watcher)
     produce(partition)
     assert watcher.count == 2
 
@@ -206,7 +206,7 @@ def test_visible_bytes_count_what_waiting_fetches_could_get(
 ) -> None:
     partition = make(on_dirty=lambda _, __: None)
     watcher = Counting()
-    partition.watch(watcher)
+    partition.add_listener(watcher)
     produce(partition, 2)
     first = partition.appended_bytes
     produce(partition, 5)
@@ -219,7 +219,9 @@ def test_visible_bytes_count_what_waiting_fetches_could_get(
 
 def test_too_few_replicas_in_sync_refuse_acks_all_only(make: Callable[..., Partition]) -> None:
     partition = make(min_insync_replicas="2")
-    partition.lead(NodeId(0), LeaderEpoch(1), 0, [NodeId(0), NodeId(1), NodeId(2)], [NodeId(0)])
+    partition.become_leader(
+        NodeId(0), LeaderEpoch(1), 0, [NodeId(0), NodeId(1), NodeId(2)], [NodeId(0)]
+    )
     with pytest.raises(ApiError) as refused:
         produce(partition)
     assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -318,9 +320,9 @@ async def test_whoever_waits_for_the_disk_hears_that_it_failed(
     partition = make(on_dirty=lambda _, __: None)
     produce(partition, 1, acks=1)
     called: list[bool] = []
-    when_settled(unsettled([partition]), lambda: called.append(True))
+    when_flushed(unflushed([partition]), lambda: called.append(True))
     before = list(called)
-    partition.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
+    partition.fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR)
     assert (before, called) == ([], [True])
 
 
@@ -364,8 +366,8 @@ def test_however_many_readers_wait_each_leaves_without_a_look_at_the_others(
     partition = make()
     readers = [Reader() for _ in range(1_000)]
     for reader in readers:
-        partition.watch(reader)
+        partition.add_listener(reader)
     for reader in reversed(readers):
-        partition.unwatch(reader)
+        partition.remove_listener(reader)
     assert looks < 10 * len(readers)
-    partition.wake()
+    partition.notify()

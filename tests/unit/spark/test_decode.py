@@ -14,7 +14,7 @@ from headrace.protocol.records.encode import (
     encode_batch,
     encode_control_batch,
     encode_record,
-    seal_batch,
+    pack_batch,
 )
 from headrace.spark import columns
 from headrace.spark.decode import decode
@@ -84,7 +84,7 @@ def test_a_chunk_begins_and_ends_in_the_middle_of_batches() -> None:
 
 
 def test_a_batch_that_compaction_has_emptied_is_stepped_over() -> None:
-    empty = seal_batch(
+    empty = pack_batch(
         b"",
         attributes=0,
         last_offset_delta=4,
@@ -107,7 +107,7 @@ def test_both_framings_of_snappy_are_read(framing: str) -> None:
         assert batch[61:69] == b"\x82SNAPPY\0"
     else:
         payload = b"".join(encode_record(n, 0, b"k", b"value " * 20) for n in range(50))
-        batch = seal_batch(
+        batch = pack_batch(
             bytes(cramjam.snappy.compress_raw(payload)),
             attributes=Codec.SNAPPY,
             last_offset_delta=49,
@@ -121,7 +121,7 @@ def test_both_framings_of_snappy_are_read(framing: str) -> None:
 
 def test_headers_that_are_no_text_are_shown_as_such() -> None:
     payload = encode_record(0, 0, None, None, [("k?", b"1")]).replace(b"k?", b"k\xff")
-    batch = seal_batch(
+    batch = pack_batch(
         payload,
         attributes=0,
         last_offset_delta=0,
@@ -156,7 +156,7 @@ def test_what_is_damaged_or_of_another_format_is_refused() -> None:
 )
 def test_records_that_do_not_add_up_are_refused(payload: bytes) -> None:
     assert encode_record(0, 0, None, b"v") == b"\x0e\0\0\0\1\2v\0"
-    batch = seal_batch(
+    batch = pack_batch(
         payload,
         attributes=0,
         last_offset_delta=0,

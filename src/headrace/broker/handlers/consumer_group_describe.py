@@ -4,13 +4,13 @@ from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.topic_view import NOT_ASKED, authorized_operations
 from headrace.core.errors import ApiError, ErrorCode
-from headrace.groups.consumer.describe import undescribed
+from headrace.groups.consumer.describe import describe_error
 from headrace.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 
 @handles(ConsumerGroupDescribeRequest)
@@ -20,11 +20,11 @@ def consumer_group_describe(ctx: RequestContext, request: ConsumerGroupDescribeR
     refused = []
     # Once each: what is said of a group is much longer than its name.
     for group_id in dict.fromkeys(request.group_ids):
-        if ctx.allows(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        if ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
             allowed.append(group_id)
         else:
             error = ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            refused.append(undescribed(group_id, error))
+            refused.append(describe_error(group_id, error))
 
     def answer(groups: list[DescribedGroup]) -> None:
         shown = [_shown(ctx, group) for group in groups]
@@ -47,9 +47,9 @@ def _shown(ctx: RequestContext, group: DescribedGroup) -> DescribedGroup:
         for assignment in (member.assignment, member.target_assignment)
         for topic in assignment.topic_partitions
     }
-    if all(ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic) for topic in topics):
+    if all(ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic) for topic in topics):
         return group
-    return undescribed(
+    return describe_error(
         group.group_id,
         ApiError(
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,

@@ -8,7 +8,7 @@ from headrace.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 
 def _refuse(
@@ -25,10 +25,10 @@ def _refuse(
 @handles(ConsumerGroupHeartbeatRequest, refuse=_refuse)
 def consumer_group_heartbeat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> None:
     """Hand the heartbeat to the coordinator; topics must be such that the member may see."""
-    ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
+    ctx.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
 
     def can_describe(topic: str) -> bool:
-        return ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        return ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
 
     if not all(map(can_describe, request.subscribed_topic_names or ())):
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

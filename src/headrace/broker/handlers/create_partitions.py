@@ -10,7 +10,7 @@ from headrace.protocol.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 
 def _refuse(request: CreatePartitionsRequest, code: ErrorCode, message: str | None) -> Message:
@@ -30,7 +30,7 @@ async def create_partitions(
     allowed = []
     refused = []
     for topic in request.topics:
-        if ctx.allows(Operation.ALTER, ResourceType.TOPIC, topic.name):
+        if ctx.allows(AclOperation.ALTER, ResourceType.TOPIC, topic.name):
             assignments = topic.assignments
             allowed.append(
                 NewPartitions(

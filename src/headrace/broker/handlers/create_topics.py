@@ -14,7 +14,7 @@ from headrace.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from headrace.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 
 def _refuse(request: CreateTopicsRequest, code: ErrorCode, message: str | None) -> Message:
@@ -31,11 +31,11 @@ def _refuse(request: CreateTopicsRequest, code: ErrorCode, message: str | None) 
 @handles(CreateTopicsRequest, refuse=_refuse)
 async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create what may be created; each topic has its own answer."""
-    may_create_any = ctx.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+    may_create_any = ctx.allows(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     wanted = []
     refused = []
     for topic in request.topics:
-        if may_create_any or ctx.allows(Operation.CREATE, ResourceType.TOPIC, topic.name):
+        if may_create_any or ctx.allows(AclOperation.CREATE, ResourceType.TOPIC, topic.name):
             wanted.append(topic)
         else:
             refused.append(TopicCreation(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -76,7 +76,7 @@ def _shape(
     )
     if result.error or wanted is None:
         return answer
-    if not ctx.allows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name):
+    if not ctx.allows(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name):
         answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         answer.num_partitions = answer.replication_factor = -1
         answer.configs = None

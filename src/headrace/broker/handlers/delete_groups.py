@@ -8,7 +8,7 @@ from headrace.protocol.messages.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 
 @handles(DeleteGroupsRequest)
@@ -17,7 +17,7 @@ def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> None:
     allowed = []
     refused = []
     for group_id in dict.fromkeys(request.groups_names):
-        if ctx.allows(Operation.DELETE, ResourceType.GROUP, group_id):
+        if ctx.allows(AclOperation.DELETE, ResourceType.GROUP, group_id):
             allowed.append(group_id)
         else:
             code = ErrorCode.GROUP_AUTHORIZATION_FAILED

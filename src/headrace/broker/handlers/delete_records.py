@@ -12,8 +12,8 @@ from headrace.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from headrace.replication.settling import settle
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.replication.flush_wait import wait_until_flushed
+from headrace.security.authorizer import AclOperation, ResourceType
 
 UP_TO_HIGH_WATERMARK = -1
 
@@ -41,7 +41,7 @@ async def delete_records(
 ) -> DeleteRecordsResponse:
     """Delete below the offsets given; answer when the new log starts are on disk."""
     # Only committed records can be deleted: let what is written become so.
-    await settle(
+    await wait_until_flushed(
         (
             ctx.services.replicas.find(topic.name, wanted.partition_index)
             for topic in request.topics
@@ -71,7 +71,7 @@ def _delete(
 ) -> DeleteRecordsPartitionResult:
     answer = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
     try:
-        if not ctx.allows(Operation.DELETE, ResourceType.TOPIC, topic):
+        if not ctx.allows(AclOperation.DELETE, ResourceType.TOPIC, topic):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = ctx.services.replicas.require(topic, wanted.partition_index)
         answer.low_watermark = partition.delete_records_before(

@@ -11,7 +11,7 @@ from headrace.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 
 def _refuse(request: DeleteTopicsRequest, code: ErrorCode, message: str | None) -> Message:
@@ -67,6 +67,6 @@ def _check(ctx: RequestContext, topic: TopicToDelete) -> ErrorCode:
         if known is None:
             return ErrorCode.NONE  # the controller says that the id is unknown
         name = known.name
-    if name is not None and not ctx.allows(Operation.DELETE, ResourceType.TOPIC, name):
+    if name is not None and not ctx.allows(AclOperation.DELETE, ResourceType.TOPIC, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.NONE

@@ -10,7 +10,7 @@ from headrace.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from headrace.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 BROKERS = 1
 CONTROLLERS = 2
@@ -27,7 +27,7 @@ def describe_cluster(
     ctx: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     """List the brokers; the controllers have a door of their own, which this is not."""
-    ctx.require(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    ctx.require(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     if request.endpoint_type not in (BROKERS, CONTROLLERS):
         return DescribeClusterResponse(
             error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,

@@ -22,7 +22,7 @@ from headrace.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from headrace.security.authorizer import Operation
+from headrace.security.authorizer import AclOperation
 
 
 @handles(DescribeConfigsRequest)
@@ -63,7 +63,9 @@ def _describe(
         configs=[],
     )
     try:
-        authorize(ctx, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
+        authorize(
+            ctx, AclOperation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name
+        )
         entries = _entries(ctx, resource)
     except HeadraceError as error:
         answer.error_code = error.code

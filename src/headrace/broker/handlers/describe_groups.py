@@ -4,13 +4,13 @@ from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.topic_view import NOT_ASKED, authorized_operations
 from headrace.core.errors import ErrorCode
-from headrace.groups.queries import undescribed
+from headrace.groups.queries import describe_error
 from headrace.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 
 @handles(DescribeGroupsRequest)
@@ -20,10 +20,10 @@ def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -> None
     refused = []
     # Once each: what a group's members have sent is much longer than its name.
     for group_id in dict.fromkeys(request.groups):
-        if ctx.allows(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        if ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
             allowed.append(group_id)
         else:
-            refused.append(undescribed(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            refused.append(describe_error(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
 
     def answer(groups: list[DescribedGroup]) -> None:
         for group in groups:

@@ -13,7 +13,7 @@ from headrace.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from headrace.replication.partition import Partition
-from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from headrace.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 
 def _refuse(_: DescribeLogDirsRequest, code: ErrorCode, __: str | None) -> Message:
@@ -25,7 +25,7 @@ def describe_log_dirs(
     ctx: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     """Answer for the one directory of this node."""
-    ctx.require(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    ctx.require(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     replicas = ctx.services.replicas
     topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in _asked(ctx, request):

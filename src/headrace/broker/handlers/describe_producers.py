@@ -11,7 +11,7 @@ from headrace.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 
 @handles(DescribeProducersRequest)
@@ -33,7 +33,7 @@ def describe_producers(
 
 def _answer(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index, active_producers=[])
-    if not ctx.allows(Operation.READ, ResourceType.TOPIC, topic):
+    if not ctx.allows(AclOperation.READ, ResourceType.TOPIC, topic):
         answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return answer
     try:

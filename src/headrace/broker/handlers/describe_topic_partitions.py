@@ -15,7 +15,7 @@ from headrace.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
     NextCursor,
 )
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 
 def _refuse(request: DescribeTopicPartitionsRequest, code: ErrorCode, _: str | None) -> Message:
@@ -42,7 +42,7 @@ def describe_topic_partitions(
     next_cursor = None
     for name in sorted(names):
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-        if not ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        if not ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             if request.topics:
                 topics.append(_unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, NOT_ASKED))
             continue

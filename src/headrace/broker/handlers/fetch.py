@@ -17,7 +17,7 @@ from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, OffsetOutOfRange, StorageError
 from headrace.core.files import Buffer, FileRange
 from headrace.core.ids import LeaderEpoch, Offset
-from headrace.log.at_once import AT_ONCE, NotAtHand
+from headrace.log.page_cache import CACHED_READS_ONLY, NotInPageCache
 from headrace.protocol.message import Message
 from headrace.protocol.messages.fetch import (
     EpochEndOffset,
@@ -26,9 +26,9 @@ from headrace.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from headrace.replication.flush_wait import unflushed
 from headrace.replication.partition import Partition
-from headrace.replication.settling import unsettled
-from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from headrace.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def _refuse(_: FetchRequest, code: ErrorCode, __: str | None) -> Message:
 def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
     """Read what is asked for; with too little there, wait for more up to `max_wait_ms`."""
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
-        ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        ctx.require(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     plan = _plan(ctx, request)
     result = _read_at_once(ctx, request, plan)
     if result.not_at_hand:
@@ -68,7 +68,7 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
         return None
     wait_ms, wanted_bytes = request.max_wait_ms, request.min_bytes - result.size
     if wanted_bytes <= 0 or wait_ms <= 0:
-        if result.size or not unsettled(result.partitions):
+        if result.size or not unflushed(result.partitions):
             return _answer(plan, result)
         # Nothing is found now, but something is written: a broker whose high watermark does not
         # wait for a disk would have shown it.
@@ -86,7 +86,7 @@ class ReadResult(NamedTuple):
     partitions: list[Partition]
     served: list[tuple[Partition, int, int]]
     """Partitions that records were found in, with their number and size."""
-    not_at_hand: list[NotAtHand]
+    not_at_hand: list[NotInPageCache]
     """What has to be read by a worker first; the rest then means nothing."""
 
 
@@ -126,7 +126,7 @@ def _plan(ctx: RequestContext, request: FetchRequest) -> Plan:
 
 
 def _read_at_once(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
-    with AT_ONCE:
+    with CACHED_READS_ONLY:
         return _read(ctx, request, plan)
 
 
@@ -154,7 +154,7 @@ def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
             if max(end, wanted.fetch_offset) >= partition.high_watermark:
                 # Who has read so far comes back for what is written but not yet flushed.
                 partition.request_flush(ctx.connection)
-        except NotAtHand as missing:
+        except NotInPageCache as missing:
             not_at_hand.append(missing)
         except HeadraceError as error:
             data.error_code = error.code
@@ -171,14 +171,14 @@ def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
 
 
 def _read_later(
-    ctx: RequestContext, request: FetchRequest, plan: Plan, missing: Sequence[NotAtHand]
+    ctx: RequestContext, request: FetchRequest, plan: Plan, missing: Sequence[NotInPageCache]
 ) -> None:
     """Answer with what there is, once a worker has brought in what has to be looked at."""
     ctx.finish_later(_bring_in(ctx, request, plan, missing))
 
 
 async def _bring_in(
-    ctx: RequestContext, request: FetchRequest, plan: Plan, missing: Sequence[NotAtHand]
+    ctx: RequestContext, request: FetchRequest, plan: Plan, missing: Sequence[NotInPageCache]
 ) -> None:
     for _ in range(ROUNDS_MAX):
         await ctx.services.disk_reads.run(partial(_bring_in_all, missing))
@@ -191,9 +191,9 @@ async def _bring_in(
     ctx.reply(_answer(plan, result))
 
 
-def _bring_in_all(missing: Sequence[NotAtHand]) -> None:
+def _bring_in_all(missing: Sequence[NotInPageCache]) -> None:
     for each in missing:
-        each.bring_in()
+        each.load()
 
 
 def _find(ctx: RequestContext, wanted: WantedPartition) -> Partition:
@@ -213,7 +213,7 @@ def _find(ctx: RequestContext, wanted: WantedPartition) -> Partition:
                 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
         name = wanted.name_seen = topic.name
-    if not ctx.allows(Operation.READ, ResourceType.TOPIC, name):
+    if not ctx.allows(AclOperation.READ, ResourceType.TOPIC, name):
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return ctx.services.replicas.require(name, key.partition)
 
@@ -261,7 +261,7 @@ def _records(found: FileRange, read_ahead: int) -> Buffer:
     """The records themselves if they are few and at hand, else where they are."""
     try:
         if found.size <= read_ahead:
-            records = found.read_at_once()
+            records = found.read_cached()
             if records is not None:
                 return records
         if found.file.read_failed:
@@ -342,7 +342,7 @@ class WaitingFetch:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(wait_ms / 1000, self._finish)
         for partition in self._partitions:
-            partition.watch(self)
+            partition.add_listener(self)
         self._ctx.connection.waiting[self] = None
         self._ctx.park()
 
@@ -350,7 +350,7 @@ class WaitingFetch:
         if self._scheduled:
             return
         self._missing_bytes -= more_bytes
-        if self._missing_bytes <= 0 or partition.retired:
+        if self._missing_bytes <= 0 or partition.closed:
             self._scheduled = True
             loop = asyncio.get_running_loop()
             delay = self._ctx.connection.pace.delay(loop.time())
@@ -385,6 +385,6 @@ class WaitingFetch:
             self._timer.cancel()
             self._timer = None
         for partition in self._partitions:
-            partition.unwatch(self)
+            partition.remove_listener(self)
         self._partitions = []
         self._ctx.connection.waiting.pop(self, None)

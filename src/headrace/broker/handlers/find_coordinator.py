@@ -11,7 +11,7 @@ from headrace.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 GROUP, TRANSACTION = 0, 1
 BATCHES_SINCE = 4
@@ -58,14 +58,14 @@ async def _find(ctx: RequestContext, key_type: int, key: str) -> Coordinator:
 
 async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Coordinator:
     if key_type == TRANSACTION:
-        ctx.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
+        ctx.require(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
         # The only kind of code that librdkafka does not retry here: waiting would be in vain.
         raise ApiError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet"
         )
     if key_type != GROUP:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"no coordinators of key type {key_type}")
-    ctx.require(Operation.DESCRIBE, ResourceType.GROUP, key)
+    ctx.require(AclOperation.DESCRIBE, ResourceType.GROUP, key)
     services = ctx.services
     await services.groups.ensure_topic()
     index = services.groups.coordinator_partition(key)

@@ -5,7 +5,7 @@ from headrace.broker.routes import handles
 from headrace.core.errors import ErrorCode
 from headrace.protocol.message import Message
 from headrace.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 
 def _refuse(_: HeartbeatRequest, code: ErrorCode, __: str | None) -> Message:
@@ -14,5 +14,5 @@ def _refuse(_: HeartbeatRequest, code: ErrorCode, __: str | None) -> Message:
 
 @handles(HeartbeatRequest, refuse=_refuse)
 def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-    ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
+    ctx.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
     return ctx.services.groups.heartbeat(request)

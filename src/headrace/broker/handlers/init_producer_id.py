@@ -8,7 +8,7 @@ from headrace.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from headrace.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 
 def _refuse(_: InitProducerIdRequest, code: ErrorCode, __: str | None) -> Message:
@@ -21,12 +21,12 @@ async def init_producer_id(
 ) -> InitProducerIdResponse:
     """Hand out a fresh producer id at epoch 0."""
     if request.transactional_id is not None:
-        ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        ctx.require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         if not request.transactional_id:
             raise ApiError(ErrorCode.INVALID_REQUEST)
         # There is no transaction coordinator; a code that no client retries, or it would hang.
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-    ctx.require(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+    ctx.require(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         raise ApiError(ErrorCode.INVALID_REQUEST)
     producer_id = await ctx.services.producer_ids.next()

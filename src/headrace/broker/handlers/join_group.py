@@ -4,10 +4,10 @@ from headrace.broker.context import RequestContext
 from headrace.broker.group_requests import caller
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
-from headrace.groups.journal import PatientReply
+from headrace.groups.partition_writer import TimedReply
 from headrace.protocol.message import Message
 from headrace.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 NULL_PROTOCOL_SINCE = 7
 
@@ -28,13 +28,13 @@ def join_group(ctx: RequestContext, request: JoinGroupRequest) -> None:
             response.protocol_name = ""
         ctx.reply(response)
 
-    reply = PatientReply(answer, parked=ctx.park, resumed=ctx.resume)
+    reply = TimedReply(answer, pause_timer=ctx.park, resume_timer=ctx.resume)
     try:
-        ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
+        ctx.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
         ctx.services.groups.join(request, caller(ctx, request.group_instance_id), reply)
     except ApiError as error:
         reply(error)
-    reply.park_unless_decided()
+    reply.pause_timer_unless_decided()
 
 
 def _refused(request: JoinGroupRequest, code: ErrorCode) -> JoinGroupResponse:

@@ -10,7 +10,7 @@ from headrace.protocol.messages.leave_group import (
     MemberIdentity,
     MemberResponse,
 )
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 SEVERAL_SINCE = 3
 
@@ -22,7 +22,7 @@ def _refuse(_: LeaveGroupRequest, code: ErrorCode, __: str | None) -> Message:
 @handles(LeaveGroupRequest, refuse=_refuse)
 def leave_group(ctx: RequestContext, request: LeaveGroupRequest) -> None:
     """Let the members go; the others hear of it with their next heartbeat."""
-    ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
+    ctx.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
     if ctx.api_version < SEVERAL_SINCE:
         request.members = [MemberIdentity(member_id=request.member_id)]
 

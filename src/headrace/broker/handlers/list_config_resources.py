@@ -10,7 +10,7 @@ from headrace.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from headrace.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 # In the order in which Kafka lists them.
 _LISTED = (
@@ -31,7 +31,7 @@ def list_config_resources(
     ctx: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """List the kinds asked for, or all; version 0 knows only client metrics."""
-    ctx.require(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)
+    ctx.require(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)
     if ctx.api_version == 0:
         wanted = {int(ConfigResourceType.CLIENT_METRICS)}
     else:
@@ -56,7 +56,7 @@ def _names(ctx: RequestContext, kind: ConfigResourceType) -> list[str]:
         return [
             name
             for name in image.topics
-            if ctx.allows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
+            if ctx.allows(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
         ]
     if kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
         return [str(broker) for broker in image.brokers]

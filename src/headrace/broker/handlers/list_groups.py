@@ -5,7 +5,7 @@ from headrace.broker.routes import handles
 from headrace.core.errors import ErrorCode
 from headrace.protocol.message import Message
 from headrace.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from headrace.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 
 def _refuse(_: ListGroupsRequest, code: ErrorCode, __: str | None) -> Message:
@@ -15,14 +15,14 @@ def _refuse(_: ListGroupsRequest, code: ErrorCode, __: str | None) -> Message:
 @handles(ListGroupsRequest, refuse=_refuse)
 def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> None:
     """All groups for whoever may see the cluster, otherwise those the client may see."""
-    sees_all = ctx.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    sees_all = ctx.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def answer(response: ListGroupsResponse) -> None:
         if not sees_all:
             response.groups = [
                 group
                 for group in response.groups
-                if ctx.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
+                if ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
             ]
         ctx.reply(response)
 

@@ -20,8 +20,8 @@ from headrace.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from headrace.replication.settling import settle
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.replication.flush_wait import wait_until_flushed
+from headrace.security.authorizer import AclOperation, ResourceType
 
 LATEST = -1
 EARLIEST = -2
@@ -37,7 +37,7 @@ _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDIN
 @handles(ListOffsetsRequest)
 async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Answer for each partition; a bad one is a value in the answer."""
-    await settle(
+    await wait_until_flushed(
         (
             ctx.services.replicas.find(topic.name, wanted.partition_index)
             for topic in request.topics
@@ -53,7 +53,7 @@ async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> List
     )
     topics = []
     for topic in request.topics:
-        allowed = ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        allowed = ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
         answers = []
         for wanted in {each.partition_index: each for each in topic.partitions}.values():
             answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)

@@ -19,7 +19,7 @@ from headrace.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from headrace.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from headrace.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 # Versions 10 and 11 have the field for an id, but only version 12 may use it.
 BY_ID_SINCE = 12
@@ -57,7 +57,7 @@ def _topics(ctx: RequestContext, request: MetadataRequest) -> list[MetadataRespo
         return [
             _describe(ctx, request, topic)
             for topic in image.topics.values()
-            if ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+            if ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
     creatable: list[str] = []
     once = {(topic.topic_id, topic.name): topic for topic in asked}
@@ -76,11 +76,11 @@ def _one(
     image = ctx.services.controller.image
     if asked.topic_id != NO_TOPIC_ID:
         by_id = image.topics_by_id.get(asked.topic_id)
-        if by_id is None or not ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, by_id.name):
+        if by_id is None or not ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, by_id.name):
             return _refused(None, ErrorCode.UNKNOWN_TOPIC_ID, asked)
         return _describe(ctx, request, by_id)
     name = asked.name or ""
-    if not ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+    if not ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
         return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked)
     topic = image.topics.get(name)
     if topic is not None:
@@ -111,8 +111,8 @@ def _refuse_ids(asked: list[MetadataRequestTopic]) -> MetadataResponse:
 
 
 def _may_create(ctx: RequestContext, name: str) -> bool:
-    return ctx.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or ctx.allows(
-        Operation.CREATE, ResourceType.TOPIC, name
+    return ctx.allows(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or ctx.allows(
+        AclOperation.CREATE, ResourceType.TOPIC, name
     )
 
 

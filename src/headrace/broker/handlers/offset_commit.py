@@ -12,7 +12,7 @@ from headrace.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 TOPIC_IDS_SINCE = 10
 
@@ -26,7 +26,7 @@ def _refuse(request: OffsetCommitRequest, code: ErrorCode, _: str | None) -> Off
 @handles(OffsetCommitRequest, refuse=_refuse)
 def offset_commit(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
     """Commit what may be committed; every other partition is told why not."""
-    ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
+    ctx.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
     refused: list[OffsetCommitResponseTopic] = []
     good = []
     for topic in request.topics:
@@ -67,7 +67,7 @@ def _accept(
             refused.append(_answer(topic, topic.partitions, ErrorCode.UNKNOWN_TOPIC_ID))
             return None
         topic.name = known.name
-    if not ctx.allows(Operation.READ, ResourceType.TOPIC, topic.name):
+    if not ctx.allows(AclOperation.READ, ResourceType.TOPIC, topic.name):
         refused.append(_answer(topic, topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         return None
     found = image.topics.get(topic.name)

@@ -12,7 +12,7 @@ from headrace.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 
 def _refuse(_: OffsetDeleteRequest, code: ErrorCode, __: str | None) -> OffsetDeleteResponse:
@@ -22,11 +22,11 @@ def _refuse(_: OffsetDeleteRequest, code: ErrorCode, __: str | None) -> OffsetDe
 @handles(OffsetDeleteRequest, refuse=_refuse)
 def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
     """Delete what may be deleted; every other partition is told why not."""
-    ctx.require(Operation.DELETE, ResourceType.GROUP, request.group_id)
+    ctx.require(AclOperation.DELETE, ResourceType.GROUP, request.group_id)
     refused: dict[str, OffsetDeleteResponseTopic] = {}
     good = []
     for topic in request.topics:
-        if not ctx.allows(Operation.READ, ResourceType.TOPIC, topic.name):
+        if not ctx.allows(AclOperation.READ, ResourceType.TOPIC, topic.name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             refused[topic.name] = _answer(topic, topic.partitions, code)
             continue

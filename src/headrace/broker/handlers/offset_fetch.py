@@ -22,7 +22,7 @@ from headrace.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 SEVERAL_SINCE = 8
 TOPIC_IDS_SINCE = 10
@@ -58,7 +58,7 @@ class _Asked:
         self._group = group
         self._refused: list[OffsetFetchResponseTopics] = []
         self.allowed: OffsetFetchRequestGroup | None = None
-        if ctx.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        if ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
             self.allowed = OffsetFetchRequestGroup(
                 group_id=group.group_id,
                 member_id=group.member_id,
@@ -78,7 +78,7 @@ class _Asked:
                     self._refused.append(_refusal(topic, ErrorCode.UNKNOWN_TOPIC_ID))
                     continue
                 topic.name = name = known.name
-            if self._ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if self._ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
                 allowed.append(topic)
             else:
                 self._refused.append(_refusal(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -102,7 +102,7 @@ class _Asked:
         known = self._ctx.services.controller.image.topics
         visible = []
         for topic in topics:
-            if not self._ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            if not self._ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
                 continue
             if self._ctx.api_version >= TOPIC_IDS_SINCE:
                 if topic.name not in known:

@@ -11,7 +11,7 @@ from headrace.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 
 @handles(OffsetForLeaderEpochRequest)
@@ -33,7 +33,7 @@ def offset_for_leader_epoch(
 def _answer(ctx: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
     try:
-        if not ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+        if not ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = ctx.services.replicas.require(topic, wanted.partition)
         partition.check_epoch(wanted.current_leader_epoch)

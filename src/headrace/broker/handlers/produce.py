@@ -28,8 +28,8 @@ from headrace.protocol.messages.produce import (
 from headrace.protocol.records.budget import OverBudget
 from headrace.protocol.records.validate import NotOneBatch
 from headrace.replication.partition import Partition
-from headrace.replication.produce import append_produced, appended_before, check_produced
-from headrace.security.authorizer import Action, Operation, ResourceType
+from headrace.replication.produce import append_produced, check_produced, duplicate_or_raise
+from headrace.security.authorizer import AclOperation, Action, ResourceType
 
 ACKS_ALL: Final = -1
 ACKS: Final = frozenset({0, 1, ACKS_ALL})
@@ -134,7 +134,9 @@ def admit_topic(
         if known is None:
             return ErrorCode.UNKNOWN_TOPIC_ID, ""
         name = known.name
-    action = Action(caller.principal, caller.client_host, Operation.WRITE, ResourceType.TOPIC, name)
+    action = Action(
+        caller.principal, caller.client_host, AclOperation.WRITE, ResourceType.TOPIC, name
+    )
     if not services.authorizer.allows(action):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED, name
     if acks not in ACKS:
@@ -248,7 +250,7 @@ class _Work:
                 )
             )
         except ApiError as refusal:
-            return appended_before(partition, records, refusal)
+            return duplicate_or_raise(partition, records, refusal)
         self._require(partition)
         return partition.append(checked[0], checked[1], self._request.acks)
 

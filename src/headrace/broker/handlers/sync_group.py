@@ -4,9 +4,9 @@ from headrace.broker.context import RequestContext
 from headrace.broker.group_requests import answering
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
-from headrace.groups.journal import PatientReply
+from headrace.groups.partition_writer import TimedReply
 from headrace.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from headrace.security.authorizer import Operation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 PROTOCOL_REQUIRED_SINCE = 5
 
@@ -23,8 +23,8 @@ def sync_group(ctx: RequestContext, request: SyncGroupRequest) -> None:
         request.protocol_name,
     ):
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
+    ctx.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
     answer = answering(ctx, request, _refuse)
-    reply = PatientReply(answer, parked=ctx.park, resumed=ctx.resume)
+    reply = TimedReply(answer, pause_timer=ctx.park, resume_timer=ctx.resume)
     ctx.services.groups.sync(request, reply)
-    reply.park_unless_decided()
+    reply.pause_timer_unless_decided()

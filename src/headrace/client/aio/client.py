@@ -9,25 +9,39 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.client.aio.link import Answer, BrokerLink, Connect, Link, Links, connect_by_loop
+from headrace.client.aio.connection import (
+    BrokerConnection,
+    Connect,
+    ConnectionFactory,
+    ResponseFuture,
+    SocketConnection,
+    connect_with_loop,
+)
 from headrace.client.aio.reader import AsyncReader
 from headrace.client.core.cluster import BrokerAddress, Cluster, TopicState
 from headrace.client.core.consumer_settings import ConsumerSettings
-from headrace.client.core.failures import BrokerNotReached, ClientClosed
-from headrace.client.core.flows import SHARED_CHANNEL, Ask, AskMany, Effect, Flow, Session
+from headrace.client.core.errors import ClientClosed, ConnectFailed
 from headrace.client.core.lookups import ensure_topics, refresh_metadata
 from headrace.client.core.models import OffsetSpec
+from headrace.client.core.operations import (
+    SHARED_CHANNEL,
+    ClientOperation,
+    Effect,
+    SendAll,
+    SendRequest,
+    Session,
+)
 from headrace.client.core.settings import (
     ClientSettings,
     ProducerSettings,
     ReaderSettings,
     settings_from,
 )
-from headrace.client.real import SystemClock, SystemRandomness
+from headrace.client.system import SystemClock, SystemRandomness
 from headrace.client.tls import tls_context
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import NodeId, TopicPartition
-from headrace.core.seams import Clock, Randomness
+from headrace.core.runtime import Clock, Randomness
 from headrace.protocol.message import Message
 
 if TYPE_CHECKING:
@@ -53,16 +67,16 @@ class AsyncClient:
         target: str | Iterable[str] | ClientSettings,
         *,
         connect: Connect | None = None,
-        links: Links | None = None,
+        connection_factory: ConnectionFactory | None = None,
         clock: Clock | None = None,
         randomness: Randomness | None = None,
     ) -> None:
         self.settings = settings_from(target)
         self.clock: Clock = SystemClock() if clock is None else clock
-        self._connect: Connect = connect_by_loop if connect is None else connect
+        self._connect: Connect = connect_with_loop if connect is None else connect
         self._tls = tls_context(self.settings.security)
-        self._other_links = links
-        self._links: dict[tuple[NodeId, int], BrokerLink] = {}
+        self._connection_factory = connection_factory
+        self._connections: dict[tuple[NodeId, int], BrokerConnection] = {}
         self._channels = count(SHARED_CHANNEL + 1)
         self._owned: dict[AsyncProducer | AsyncReader | AsyncConsumer, None] = {}
         self._closed = False
@@ -138,14 +152,14 @@ class AsyncClient:
                     stack.push_async_callback(part.close)
         finally:
             self._closed = True
-            links = list(self._links.values())
-            self._links.clear()
-            for link in links:
-                link.close()
-            for link in links:
-                await link.wait_closed()
+            connections = list(self._connections.values())
+            self._connections.clear()
+            for connection in connections:
+                connection.close()
+            for connection in connections:
+                await connection.wait_closed()
 
-    def forget(self, part: "AsyncProducer | AsyncReader | AsyncConsumer") -> None:
+    def unregister(self, part: "AsyncProducer | AsyncReader | AsyncConsumer") -> None:
         """A part has been closed by itself; the client need not do it again."""
         self._owned.pop(part, None)
 
@@ -155,22 +169,22 @@ class AsyncClient:
         """Milliseconds that only grow, by the loop's clock."""
         return asyncio.get_running_loop().time() * 1000
 
-    def submit(self, ask: Ask) -> Answer:
+    def submit(self, send: SendRequest) -> ResponseFuture:
         """Send one request; requests to one node keep their order."""
-        link = self._link(ask.node, ask.channel)
-        if isinstance(link, HeadraceError):
-            answer: Answer = asyncio.get_running_loop().create_future()
-            answer.set_exception(link)
-            return answer
-        return link.submit(ask)
+        connection = self._connection(send.node, send.channel)
+        if isinstance(connection, HeadraceError):
+            response: ResponseFuture = asyncio.get_running_loop().create_future()
+            response.set_exception(connection)
+            return response
+        return connection.submit(send)
 
-    async def run(self, flow: Flow[T]) -> T:
+    async def run(self, operation: ClientOperation[T]) -> T:
         """Drive a flow of the core to its result."""
         result: Any = None
         error: HeadraceError | None = None
         try:
             while True:
-                effect = flow.send(result) if error is None else flow.throw(error)
+                effect = operation.send(result) if error is None else operation.throw(error)
                 result, error = None, None
                 try:
                     result = await self._perform(effect)
@@ -180,26 +194,28 @@ class AsyncClient:
             value: T = stop.value
             return value
         finally:
-            if inspect.getgeneratorstate(flow) == inspect.GEN_SUSPENDED:
-                flow.close()
+            if inspect.getgeneratorstate(operation) == inspect.GEN_SUSPENDED:
+                operation.close()
 
     async def _perform(self, effect: Effect) -> Any:
-        if isinstance(effect, Ask):
+        if isinstance(effect, SendRequest):
             return await self.submit(effect)
-        if isinstance(effect, AskMany):
-            return await self._ask_many(effect.asks)
+        if isinstance(effect, SendAll):
+            return await self._send_all(effect.requests)
         await asyncio.sleep(effect.ms / 1000)
         return None
 
-    async def _ask_many(self, asks: Sequence[Ask]) -> list[Message | HeadraceError | None]:
-        answers = [self.submit(ask) for ask in asks]
-        if answers:
-            await asyncio.wait(answers)
+    async def _send_all(
+        self, requests: Sequence[SendRequest]
+    ) -> list[Message | HeadraceError | None]:
+        futures = [self.submit(ask) for ask in requests]
+        if futures:
+            await asyncio.wait(futures)
         outcomes: list[Message | HeadraceError | None] = []
-        for answer in answers:
-            failure = answer.exception()
+        for future in futures:
+            failure = future.exception()
             if failure is None:
-                outcomes.append(answer.result())
+                outcomes.append(future.result())
             elif isinstance(failure, HeadraceError):
                 outcomes.append(failure)
             else:
@@ -212,32 +228,36 @@ class AsyncClient:
 
     async def close_channel(self, channel: int) -> None:
         """Close the connections of a channel."""
-        for key in [key for key in self._links if key[1] == channel]:
-            link = self._links.pop(key)
-            link.close()
-            await link.wait_closed()
+        for key in [key for key in self._connections if key[1] == channel]:
+            connection = self._connections.pop(key)
+            connection.close()
+            await connection.wait_closed()
 
-    def _link(self, node: NodeId, channel: int) -> BrokerLink | HeadraceError:
+    def _connection(self, node: NodeId, channel: int) -> BrokerConnection | HeadraceError:
         if self._closed:
             return ClientClosed()
         address = self.session.cluster.address(node)
         if address is None:
-            return BrokerNotReached(f"broker {node} is not in the cluster's metadata")
-        link = self._links.get((node, channel))
-        if link is None or link.is_closed or not link.address.is_same_place(address):
-            if link is not None:
-                link.close()
-            link = self._links[node, channel] = self._new_link(address)
-        return link
+            return ConnectFailed(f"broker {node} is not in the cluster's metadata")
+        connection = self._connections.get((node, channel))
+        if (
+            connection is None
+            or connection.is_closed
+            or not connection.address.is_same_address(address)
+        ):
+            if connection is not None:
+                connection.close()
+            connection = self._connections[node, channel] = self._new_connection(address)
+        return connection
 
-    def _new_link(self, address: BrokerAddress) -> BrokerLink:
-        other = None if self._other_links is None else self._other_links(address)
-        return other or Link(address, self.settings, self._tls, self._connect)
+    def _new_connection(self, address: BrokerAddress) -> BrokerConnection:
+        other = None if self._connection_factory is None else self._connection_factory(address)
+        return other or SocketConnection(address, self.settings, self._tls, self._connect)
 
     def _connected(self) -> list[NodeId]:
         ready = [
             (link.in_flight, node)
-            for (node, channel), link in self._links.items()
+            for (node, channel), link in self._connections.items()
             if link.is_ready and channel == SHARED_CHANNEL
         ]
         return [node for _, node in sorted(ready)]

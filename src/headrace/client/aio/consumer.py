@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Collection
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.client.aio.consuming import ConsumerEngine, Offsets
+from headrace.client.aio.consumer_engine import ConsumerEngine, OffsetsToCommit
 from headrace.client.core.consumer_settings import ConsumerSettings
 from headrace.client.core.fetched import Wants
 from headrace.client.core.group_models import CommittedOffset
-from headrace.client.core.membership import Change, Notice, make_subscription
+from headrace.client.core.membership import PartitionsChange, RebalanceNotice, make_subscription
 from headrace.client.core.models import OffsetSpec, ReceivedRecord
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.client.aio.client import AsyncClient
 
 R = TypeVar("R")
-Listener = Callable[[list[TopicPartition]], Awaitable[None] | None]
+RebalanceListener = Callable[[list[TopicPartition]], Awaitable[None] | None]
 _RECORDS_PER_POLL = 500
 _ITERATION_MS = 1000
 
@@ -35,7 +35,7 @@ class AsyncConsumer:
     def __init__(self, client: "AsyncClient", settings: ConsumerSettings) -> None:
         self._client = client
         self._engine = ConsumerEngine(client, settings)
-        self._listeners: dict[Change, Listener | None] = {}
+        self._listeners: dict[PartitionsChange, RebalanceListener | None] = {}
         self._is_closed = False
 
     async def __aenter__(self) -> "AsyncConsumer":
@@ -54,9 +54,9 @@ class AsyncConsumer:
         topics: Collection[str] = (),
         *,
         pattern: str | None = None,
-        on_assigned: Listener | None = None,
-        on_revoked: Listener | None = None,
-        on_lost: Listener | None = None,
+        on_assigned: RebalanceListener | None = None,
+        on_revoked: RebalanceListener | None = None,
+        on_lost: RebalanceListener | None = None,
     ) -> None:
         """Join the group for these topics, or those whose whole name matches `pattern`.
 
@@ -68,9 +68,9 @@ class AsyncConsumer:
         """
         self._engine.subscribe(make_subscription(topics, pattern))
         self._listeners = {
-            Change.ASSIGNED: on_assigned,
-            Change.REVOKED: on_revoked,
-            Change.LOST: on_lost or on_revoked,
+            PartitionsChange.ASSIGNED: on_assigned,
+            PartitionsChange.REVOKED: on_revoked,
+            PartitionsChange.LOST: on_lost or on_revoked,
         }
 
     async def unsubscribe(self) -> None:
@@ -91,8 +91,8 @@ class AsyncConsumer:
 
         `wants` may stop before a record, which is then the first of the next poll.
         """
-        fetching = self._engine.fetching
-        return await self._poll(timeout_ms, lambda: fetching.take(max_records, wants)) or {}
+        fetcher = self._engine.fetcher
+        return await self._poll(timeout_ms, lambda: fetcher.take(max_records, wants)) or {}
 
     def __aiter__(self) -> "AsyncConsumer":
         """Every record, without end; asking for the next one counts as a poll."""
@@ -103,14 +103,14 @@ class AsyncConsumer:
         engine = self._engine
         record = None
         if not (self._is_closed or engine.needs_attention):
-            engine.membership.clock.asked += 1
-            record = engine.fetching.next_begun()
+            engine.membership.poll_timer.polls += 1
+            record = engine.fetcher.next_of_chunk()
         while record is None:
-            record = await self._poll(_ITERATION_MS, engine.fetching.take_one)
+            record = await self._poll(_ITERATION_MS, engine.fetcher.take_one)
         return record
 
     async def commit(
-        self, offsets: Offsets | None = None, *, timeout_ms: float | None = None
+        self, offsets: OffsetsToCommit | None = None, *, timeout_ms: float | None = None
     ) -> None:
         """Commit the positions of all partitions, or these offsets, and wait until it is done.
 
@@ -128,7 +128,7 @@ class AsyncConsumer:
 
     def seek(self, partition: TopicPartition, start: int | OffsetSpec) -> None:
         """Go on from another offset, end or time."""
-        self._engine.fetching.seek(partition, start)
+        self._engine.fetcher.seek(partition, start)
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record to be returned."""
@@ -137,25 +137,25 @@ class AsyncConsumer:
     def pause(self, *partitions: TopicPartition) -> None:
         """Return nothing from these until `resume`; the membership goes on."""
         for partition in partitions:
-            self._engine.fetching.cursor(partition).is_paused = True
+            self._engine.fetcher.cursor(partition).is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
         for partition in partitions:
-            self._engine.fetching.cursor(partition).is_paused = False
+            self._engine.fetcher.cursor(partition).is_paused = False
 
     def high_watermark(self, partition: TopicPartition) -> int:
         """The end of what may be read, as of the last fetch; -1 before the first."""
-        return self._engine.fetching.cursor(partition).high_watermark
+        return self._engine.fetcher.cursor(partition).high_watermark
 
     @property
     def assignment(self) -> list[TopicPartition]:
         """What is read now, as of the last poll."""
-        return sorted(self._engine.fetching.partitions)
+        return sorted(self._engine.fetcher.partitions)
 
     @property
-    def trouble(self) -> HeadraceError | None:
+    def last_error(self) -> HeadraceError | None:
         """Why a broker cannot be reached that has partitions to read; None when all is well."""
-        return self._engine.fetching.trouble
+        return self._engine.fetcher.last_error
 
     @property
     def is_member(self) -> bool:
@@ -176,13 +176,13 @@ class AsyncConsumer:
             await self._leave("the consumer was closed")
         finally:
             await self._engine.close()
-            self._client.forget(self)
+            self._client.unregister(self)
 
     async def _leave(self, reason: str) -> None:
         try:
-            notice = await self._engine.farewell()
+            notice = await self._engine.prepare_leave()
             if notice is not None:
-                await self._tell(notice)
+                await self._call_listener(notice)
         finally:  # also if the last commit failed or was broken off
             leaving = asyncio.ensure_future(self._engine.leave(reason))
             try:
@@ -198,21 +198,21 @@ class AsyncConsumer:
         engine.begin_poll()
         try:
             while True:
-                outcome = await engine.step(deadline_ms, take)
-                if not isinstance(outcome, Notice):
+                outcome = await engine.poll_once(deadline_ms, take)
+                if not isinstance(outcome, RebalanceNotice):
                     return outcome
                 engine.end_poll()
                 try:
-                    await self._tell(outcome)
+                    await self._call_listener(outcome)
                 finally:
                     engine.begin_poll()
                     engine.acknowledge(outcome)
         finally:
             engine.end_poll()
 
-    async def _tell(self, notice: Notice) -> None:
+    async def _call_listener(self, notice: RebalanceNotice) -> None:
         listener = self._listeners.get(notice.change)
         if listener is not None:
-            said = listener(list(notice.partitions))
-            if inspect.isawaitable(said):
-                await said
+            outcome = listener(list(notice.partitions))
+            if inspect.isawaitable(outcome):
+                await outcome

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from headrace.client.core.consuming import see_topics
-from headrace.client.core.coordinators import ask_coordinator
-from headrace.client.core.flows import SHARED_CHANNEL
-from headrace.client.core.membership import LookUp, Membership, Send, Wait
+from headrace.client.core.consumer_state import find_topics
+from headrace.client.core.coordinators import send_to_coordinator
+from headrace.client.core.membership import CoordinatorRequest, FindTopics, Membership, WaitUntil
+from headrace.client.core.operations import SHARED_CHANNEL
 from headrace.core.errors import HeadraceError
 from headrace.protocol.message import Message
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # A farewell is worth this much patience: the group will notice our absence anyway.
 _LEAVE_MS = 5_000
 # A broker names a new member at once; an old one only when the whole rebalance is over.
-_NAMED_MS = 2_000
+_MEMBER_ID_WAIT_MS = 2_000
 
 
 class MembershipTask:
@@ -33,14 +33,14 @@ class MembershipTask:
         client: "AsyncClient",
         group: str,
         membership: Membership,
-        changed: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
         self._client = client
         self._group = group
         self._membership = membership
-        self._changed = changed
+        self._on_change = on_change
         self._channel = client.new_channel()
-        self._nudged = asyncio.Event()
+        self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_stopping = False
         # A fault of ours in the task must reach the program, not die unseen.
@@ -51,11 +51,11 @@ class MembershipTask:
         if self._task is None:
             self._is_stopping = False
             self._task = asyncio.get_running_loop().create_task(self._run())
-        self.nudge()
+        self.wake_up()
 
-    def nudge(self) -> None:
+    def wake_up(self) -> None:
         """Something happened that the membership may want to act on."""
-        self._nudged.set()
+        self._woken.set()
 
     async def stop(self) -> None:
         """End the task; the membership stays as it is.
@@ -65,9 +65,9 @@ class MembershipTask:
         """
         task, self._task = self._task, None
         if task is not None:
-            if self._membership.is_being_named:
+            if self._membership.is_awaiting_member_id:
                 self._is_stopping = True
-                await asyncio.wait((task,), timeout=_NAMED_MS / 1000)
+                await asyncio.wait((task,), timeout=_MEMBER_ID_WAIT_MS / 1000)
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
@@ -75,59 +75,59 @@ class MembershipTask:
 
     async def leave(self, reason: str) -> None:
         """Tell the group that we go; not being heard is no failure."""
-        send = self._membership.leave_request(reason)
-        if send is None:
+        request = self._membership.leave_request(reason)
+        if request is None:
             return
         with suppress(HeadraceError, TimeoutError):
             async with asyncio.timeout(_LEAVE_MS / 1000):
-                await self._ask(send, SHARED_CHANNEL)
+                await self._send(request, SHARED_CHANNEL)
 
     async def _run(self) -> None:
         try:
             while not self._is_stopping:
-                await self._step()
-                self._changed()
+                await self._run_once()
+                self._on_change()
         except Exception as fault:
             self.fault = fault
-            self._changed()
+            self._on_change()
 
-    async def _step(self) -> None:
+    async def _run_once(self) -> None:
         membership, now_ms = self._membership, self._client.now_ms
-        self._nudged.clear()
-        step = membership.step(now_ms())
-        if isinstance(step, Send):
+        self._woken.clear()
+        action = membership.next_action(now_ms())
+        if isinstance(action, CoordinatorRequest):
             outcome: Message | HeadraceError
             try:
-                outcome = await self._ask(step, self._channel)
+                outcome = await self._send(action, self._channel)
             except HeadraceError as error:
                 outcome = error
-            membership.answered(outcome, now_ms())
-        elif isinstance(step, LookUp):
+            membership.on_response(outcome, now_ms())
+        elif isinstance(action, FindTopics):
             try:
-                topics = await self._client.run(see_topics(self._client.session, step))
+                topics = await self._client.run(find_topics(self._client.session, action))
             except HeadraceError:
-                membership.looked_up(None, now_ms())
+                membership.topics_found(None, now_ms())
             else:
-                membership.looked_up(topics, now_ms())
+                membership.topics_found(topics, now_ms())
         else:
-            await self._wait(step)
+            await self._wait(action)
 
-    async def _ask(self, send: Send, channel: int) -> Message:
+    async def _send(self, request: CoordinatorRequest, channel: int) -> Message:
         return await self._client.run(
-            ask_coordinator(
+            send_to_coordinator(
                 self._client.session,
                 self._group,
-                send.request,
-                send.response_class,
-                version_min=send.version_min,
-                timeout_ms=send.timeout_ms,
+                request.request,
+                request.response_class,
+                version_min=request.version_min,
+                timeout_ms=request.timeout_ms,
                 channel=channel,
             )
         )
 
-    async def _wait(self, wait: Wait) -> None:
-        self._changed()
+    async def _wait(self, wait: WaitUntil) -> None:
+        self._on_change()
         left_ms = wait.until_ms - self._client.now_ms()
         with suppress(TimeoutError):
             async with asyncio.timeout(None if left_ms == float("inf") else left_ms / 1000):
-                await self._nudged.wait()
+                await self._woken.wait()

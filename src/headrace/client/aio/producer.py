@@ -5,10 +5,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from headrace.client.aio.sender import ROOM_PER_RECORD, Sender
+from headrace.client.core.accumulator import AppendResult
 from headrace.client.core.arguments import check_record
-from headrace.client.core.failures import ClientClosed
+from headrace.client.core.errors import ClientClosed
 from headrace.client.core.models import Headers, RecordMetadata
-from headrace.client.core.sending import Appended
 from headrace.client.core.settings import ProducerSettings
 from headrace.core.errors import HeadraceError
 from headrace.core.files import Buffer
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Delivery = asyncio.Future[RecordMetadata]
 
-_NOTHING_NEW = Appended.NOTHING_NEW
-_FULL = Appended.FULL
+_SAME_BATCH = AppendResult.SAME_BATCH
+_BATCH_FULL = AppendResult.BATCH_FULL
 
 
 class AsyncProducer:
@@ -37,8 +37,8 @@ class AsyncProducer:
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._now_ms = client.clock.now_ms
-        self._sender = Sender(client, settings, _settle)
-        self._turns: dict[str, int] = {}
+        self._sender = Sender(client, settings, _complete)
+        self._next_partition: dict[str, int] = {}
         self._closed = False
 
     async def __aenter__(self) -> "AsyncProducer":
@@ -78,8 +78,8 @@ class AsyncProducer:
             if key is not None:
                 partition = partition_for_key(key, count)
             else:
-                partition = self._turns.get(topic, 0) % count
-                self._turns[topic] = partition + 1
+                partition = self._next_partition.get(topic, 0) % count
+                self._next_partition[topic] = partition + 1
         size = ROOM_PER_RECORD + len(value or b"") + len(key or b"")
         if sender.must_wait(size):
             await sender.wait_for_room(size)
@@ -87,12 +87,12 @@ class AsyncProducer:
             timestamp_ms = self._now_ms()
         delivery: Delivery = self._loop.create_future()
         now_ms = self._loop.time() * 1000
-        news = sender.sending.append(
+        appended = sender.accumulator.append(
             topic, partition, key, value, headers, timestamp_ms, delivery, now_ms
         )
-        if news is not _NOTHING_NEW:
-            sender.nudge()
-            if news is _FULL:
+        if appended is not _SAME_BATCH:
+            sender.wake_up()
+            if appended is _BATCH_FULL:
                 # A caller that never waits would keep the sender from running at all.
                 await asyncio.sleep(0)
         return delivery
@@ -130,8 +130,8 @@ class AsyncProducer:
             await sender.count_partitions(partition.topic, partition.partition)
         await sender.wait_for_room(len(batch))
         delivery: Delivery = self._loop.create_future()
-        sender.sending.append_batch(partition, batch, delivery, self._loop.time() * 1000)
-        sender.nudge()
+        sender.accumulator.append_batch(partition, batch, delivery, self._loop.time() * 1000)
+        sender.wake_up()
         return delivery
 
     async def flush(self) -> None:
@@ -147,10 +147,10 @@ class AsyncProducer:
             await self._sender.flush()
         finally:
             await self._sender.stop()
-            self._client.forget(self)
+            self._client.unregister(self)
 
 
-def _settle(delivery: Delivery, outcome: RecordMetadata | HeadraceError) -> None:
+def _complete(delivery: Delivery, outcome: RecordMetadata | HeadraceError) -> None:
     if delivery.done():
         return
     if isinstance(outcome, HeadraceError):

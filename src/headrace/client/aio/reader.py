@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.client.aio.fetches import EARLY_MS, Fetches
-from headrace.client.core.failures import ClientClosed
-from headrace.client.core.fetching import LOOKUP_MS_MIN, Fetching
+from headrace.client.aio.fetch_sender import EARLY_MS, FetchSender
+from headrace.client.core.errors import ClientClosed
+from headrace.client.core.fetcher import LOOKUP_MS_MIN, Fetcher
 from headrace.client.core.models import FetchedChunk, OffsetSpec, ReceivedRecord
 from headrace.client.core.settings import ReaderSettings
 from headrace.core.errors import HeadraceError
@@ -32,9 +32,9 @@ class AsyncReader:
         settings: ReaderSettings,
     ) -> None:
         self._client = client
-        self._fetching = Fetching(client.session, settings, client.new_channel())
-        self._fetching.assign(assignment)
-        self._fetches = Fetches(client, self._fetching)
+        self._fetcher = Fetcher(client.session, settings, client.new_channel())
+        self._fetcher.assign(assignment)
+        self._fetch_sender = FetchSender(client, self._fetcher)
         self._closed = False
 
     async def __aenter__(self) -> "AsyncReader":
@@ -52,7 +52,7 @@ class AsyncReader:
         self, timeout_ms: float = 1000, max_records: int = _RECORDS_PER_POLL
     ) -> dict[TopicPartition, list[Record]]:
         """Records that have arrived, by partition; waits up to `timeout_ms` for the first."""
-        return await self._poll(timeout_ms, lambda: self._fetching.take(max_records)) or {}
+        return await self._poll(timeout_ms, lambda: self._fetcher.take(max_records)) or {}
 
     async def fetch(self, timeout_ms: float = 1000) -> list[FetchedChunk]:
         """Undecoded batches that have arrived; waits up to `timeout_ms` for the first.
@@ -60,7 +60,7 @@ class AsyncReader:
         Batches of control and aborted records are among them, and the first batch of a chunk
         may begin before the position: the caller filters.
         """
-        return await self._poll(timeout_ms, self._fetching.take_chunks) or []
+        return await self._poll(timeout_ms, self._fetcher.take_chunks) or []
 
     def __aiter__(self) -> "AsyncReader":
         """Every record from the position on, without end; waits for new ones.
@@ -72,54 +72,54 @@ class AsyncReader:
 
     async def __anext__(self) -> ReceivedRecord:
         """The next record; waits for one as long as it takes."""
-        record = None if self._closed else self._fetching.next_begun()
+        record = None if self._closed else self._fetcher.next_of_chunk()
         while record is None:
-            record = await self._poll(_ITERATION_MS, self._fetching.take_one)
+            record = await self._poll(_ITERATION_MS, self._fetcher.take_one)
         return record
 
     def assign(self, assignment: Mapping[TopicPartition, int | OffsetSpec]) -> None:
         """Read other partitions from now on."""
-        self._fetching.assign(assignment)
+        self._fetcher.assign(assignment)
 
     def seek(self, partition: TopicPartition, start: int | OffsetSpec) -> None:
         """Go on from another offset, end or time."""
-        self._fetching.seek(partition, start)
+        self._fetcher.seek(partition, start)
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record to be returned."""
-        cursor = self._fetching.cursor(partition)
+        cursor = self._fetcher.cursor(partition)
         if cursor.position is None:
-            await self._client.run(self._fetching.lookup())
+            await self._client.run(self._fetcher.look_up())
         assert cursor.position is not None
         return cursor.position
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return nothing from these until `resume`."""
         for partition in partitions:
-            self._fetching.cursor(partition).is_paused = True
+            self._fetcher.cursor(partition).is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
         for partition in partitions:
-            self._fetching.cursor(partition).is_paused = False
+            self._fetcher.cursor(partition).is_paused = False
 
     def high_watermark(self, partition: TopicPartition) -> int:
         """The end of what may be read, as of the last fetch; -1 before the first."""
-        return self._fetching.cursor(partition).high_watermark
+        return self._fetcher.cursor(partition).high_watermark
 
     @property
-    def trouble(self) -> HeadraceError | None:
+    def last_error(self) -> HeadraceError | None:
         """Why a broker cannot be reached that has partitions to read; None when all is well."""
-        return self._fetching.trouble
+        return self._fetcher.last_error
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        return self._fetching.partitions
+        return self._fetcher.partitions
 
     async def close(self) -> None:
         """Stop fetching; answers that still come are dropped."""
         self._closed = True
-        self._client.forget(self)
-        await self._fetches.close()
+        self._client.unregister(self)
+        await self._fetch_sender.close()
 
     async def _poll(self, timeout_ms: float, take: Callable[[], R]) -> R | None:
         deadline_ms = self._client.now_ms() + timeout_ms
@@ -128,26 +128,26 @@ class AsyncReader:
                 raise ClientClosed("reader")
             if not await self._look_up(deadline_ms):
                 return None
-            self._fetches.launch()
+            self._fetch_sender.send_due()
             taken = take()
             if taken:
-                self._fetches.launch()
+                self._fetch_sender.send_due()
                 return taken
-            self._fetching.raise_error()
+            self._fetcher.raise_error()
             now_ms = self._client.now_ms()
             if now_ms + EARLY_MS >= deadline_ms:
                 return None
-            await self._fetches.wait(
-                min(deadline_ms, self._fetching.next_retry_ms(now_ms)) - now_ms
+            await self._fetch_sender.wait(
+                min(deadline_ms, self._fetcher.next_retry_ms(now_ms)) - now_ms
             )
 
     async def _look_up(self, deadline_ms: float) -> bool:
-        if not self._fetching.needs_lookup(self._client.now_ms()):
+        if not self._fetcher.needs_lookup(self._client.now_ms()):
             return True
         left_ms = max(deadline_ms - self._client.now_ms(), LOOKUP_MS_MIN)
         try:
             async with asyncio.timeout(left_ms / 1000):
-                await self._client.run(self._fetching.lookup())
+                await self._client.run(self._fetcher.look_up())
         except TimeoutError:
             return False
         return True

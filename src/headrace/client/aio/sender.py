@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.client.core.failures import BufferFull, ClientClosed, SenderFailed
-from headrace.client.core.identity import new_identity
+from headrace.client.core.accumulator import CompletionCallback, RecordAccumulator
+from headrace.client.core.errors import BufferFull, ClientClosed, SenderFailed
 from headrace.client.core.lookups import ensure_topics, partition_error
-from headrace.client.core.produce_calls import ProduceCall
-from headrace.client.core.sending import Sending, Settle
+from headrace.client.core.planned_produce import PlannedProduce
+from headrace.client.core.producer_identity import request_producer_identity
 from headrace.client.core.settings import ProducerSettings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
@@ -24,7 +24,7 @@ from headrace.protocol.message import Message
 
 if TYPE_CHECKING:
     from headrace.client.aio.client import AsyncClient
-    from headrace.client.aio.link import Answer
+    from headrace.client.aio.connection import ResponseFuture
 
 logger = logging.getLogger(__name__)
 
@@ -42,31 +42,31 @@ class Sender:
         self,
         client: "AsyncClient",
         settings: ProducerSettings,
-        settle: Settle,
+        complete: CompletionCallback,
         *,
         lock: AbstractContextManager[object] | None = None,
-        progressed: Callable[[], None] | None = None,
+        on_progress: Callable[[], None] | None = None,
     ) -> None:
         self._client = client
         # Held around every use of `sending`, for a face whose threads append to it themselves.
         self._lock = nullcontext() if lock is None else lock
-        self._progressed = progressed
+        self._on_progress = on_progress
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self.sending = Sending(client.session, settings, settle)
+        self.accumulator = RecordAccumulator(client.session, settings, complete)
         self.partition_counts: dict[str, int] = {}
-        self._soon: asyncio.Handle | None = None
+        self._scheduled: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._identification: asyncio.Task[None] | None = None
+        self._identity_request: asyncio.Task[None] | None = None
         self._lookup: asyncio.Task[None] | None = None
         self._is_stopped = False
         self._room_waiters: deque[asyncio.Future[None]] = deque()
         self._idle_waiters: list[asyncio.Future[None]] = []
 
-    def nudge(self) -> None:
+    def wake_up(self) -> None:
         """There is something to look at: new records, or an answer."""
-        if self._soon is None and not self._is_stopped:
-            self._soon = self._loop.call_soon(self._step)
+        if self._scheduled is None and not self._is_stopped:
+            self._scheduled = self._loop.call_soon(self._run_once)
 
     async def count_partitions(self, topic: str, partition: int | None) -> int:
         """How many partitions the topic has (it may be auto-created); checks the one given."""
@@ -74,7 +74,7 @@ class Sender:
         count = len(state.partitions)
         if partition is not None and not 0 <= partition < count:
             # The next call asks again: partitions may be added.
-            self._client.session.cluster.forget([topic])
+            self._client.session.cluster.mark_stale([topic])
             raise partition_error(topic, partition, count)
         self.partition_counts[topic] = count
         return count
@@ -85,7 +85,7 @@ class Sender:
 
     def must_wait(self, size: int) -> bool:
         """Whether a record must wait for room, or for others that wait already."""
-        return bool(self._room_waiters) or not self.sending.has_room(size)
+        return bool(self._room_waiters) or not self.accumulator.has_room(size)
 
     async def wait_for_room(self, size: int) -> None:
         """Return when `size` bytes fit the buffer, in the order of asking."""
@@ -96,21 +96,22 @@ class Sender:
                     return
                 room: asyncio.Future[None] = self._loop.create_future()
                 self._room_waiters.append(room)
-                self.nudge()
+                self.wake_up()
                 try:
                     await room
-                    while not self.sending.has_room(size):
+                    while not self.accumulator.has_room(size):
                         room = self._loop.create_future()
                         self._room_waiters.appendleft(room)
                         await room
                     # Let the next one look too: nothing else may happen for a while.
-                    self._loop.call_soon(self._tell_waiters)
+                    self._loop.call_soon(self._notify_waiters)
                 finally:
                     if room in self._room_waiters:
                         self._room_waiters.remove(room)
         except TimeoutError:
             raise BufferFull(
-                f"no room for {size} bytes within {limit_ms} ms: {self.sending.buffered_bytes} of "
+                f"no room for {size} bytes within {limit_ms} ms: "
+                f"{self.accumulator.buffered_bytes} of "
                 f"{self._settings.buffer_bytes} bytes wait to be sent",
                 hint="the brokers are slower than the sender; raise buffer_bytes or send less",
             ) from None
@@ -118,60 +119,60 @@ class Sender:
     async def flush(self) -> None:
         """Send what is buffered without waiting for linger; return when all is settled."""
         with self._lock:
-            if self.sending.is_idle:
+            if self.accumulator.is_idle:
                 return
-            self.sending.begin_flush()
+            self.accumulator.begin_flush()
         done: asyncio.Future[None] = self._loop.create_future()
         self._idle_waiters.append(done)
-        self.nudge()
+        self.wake_up()
         try:
             await done
         finally:
             with self._lock:
-                self.sending.end_flush()
+                self.accumulator.end_flush()
 
     async def stop(self) -> None:
         """End everything; what is still queued fails."""
         self._is_stopped = True
-        for handle in (self._soon, self._timer):
+        for handle in (self._scheduled, self._timer):
             if handle is not None:
                 handle.cancel()
-        for task in (self._identification, self._lookup):
+        for task in (self._identity_request, self._lookup):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
         self._fail_all(ClientClosed("producer"))
-        self._tell_waiters()
+        self._notify_waiters()
 
     def _fail_all(self, error: HeadraceError) -> None:
         with self._lock:
-            self.sending.fail_all(error)
+            self.accumulator.fail_all(error)
 
-    def _step(self) -> None:
-        self._soon = None
+    def _run_once(self) -> None:
+        self._scheduled = None
         try:
             self._drain()
         except Exception as error:
             # A fault of ours: whoever waits for an answer must not wait forever for it.
             self._fail_all(SenderFailed(f"the producer cannot go on: {error!r}"))
-            self._tell_waiters()
+            self._notify_waiters()
             raise
 
     def _drain(self) -> None:
-        sending, now_ms = self.sending, self._client.now_ms() + _EARLY_MS
+        accumulator, now_ms = self.accumulator, self._client.now_ms() + _EARLY_MS
         with self._lock:
-            sending.expire(now_ms)
-            needs_identity = sending.needs_identity
-            stale = sending.stale_topics(now_ms)
-            calls = sending.drain(now_ms)
-            due_ms = sending.next_due_ms(now_ms)
-        if needs_identity and _is_over(self._identification):
-            self._identification = self._loop.create_task(self._identify())
+            accumulator.expire(now_ms)
+            needs_identity = accumulator.needs_identity
+            stale = accumulator.stale_topics(now_ms)
+            calls = accumulator.drain(now_ms)
+            due_ms = accumulator.next_due_ms(now_ms)
+        if needs_identity and _is_over(self._identity_request):
+            self._identity_request = self._loop.create_task(self._request_identity())
         if stale and _is_over(self._lookup):
             self._lookup = self._loop.create_task(self._look_up())
         for call in calls:
-            self._client.submit(call.ask).add_done_callback(partial(self._landed, call))
-        self._tell_waiters()
+            self._client.submit(call.send).add_done_callback(partial(self._on_response, call))
+        self._notify_waiters()
         self._arm(due_ms)
 
     def _arm(self, due_ms: float) -> None:
@@ -179,20 +180,22 @@ class Sender:
             self._timer.cancel()
             self._timer = None
         if due_ms != float("inf") and not self._is_stopped:
-            self._timer = self._loop.call_at(due_ms / 1000, self.nudge)
+            self._timer = self._loop.call_at(due_ms / 1000, self.wake_up)
 
-    async def _identify(self) -> None:
+    async def _request_identity(self) -> None:
         try:
-            self.sending.identity = await self._client.run(new_identity(self._client.session))
+            self.accumulator.identity = await self._client.run(
+                request_producer_identity(self._client.session)
+            )
         except HeadraceError as error:
             self._fail_all(error)
-        self.nudge()
+        self.wake_up()
 
     async def _look_up(self) -> None:
         """Find leaders anew. Failing, the batches wait on: their delivery timeout decides."""
         session = self._client.session
         stale = self._stale_topics()
-        session.cluster.forget(stale)
+        session.cluster.mark_stale(stale)
         try:
             found = await self._client.run(ensure_topics(session, stale, create=True))
         except HeadraceError:
@@ -201,35 +204,35 @@ class Sender:
             self.partition_counts[topic] = len(state.partitions)
         if self._stale_topics():
             await asyncio.sleep(session.backoff.delay_ms(1) / 1000)
-        self.nudge()
+        self.wake_up()
 
     def _stale_topics(self) -> set[str]:
         with self._lock:
-            return self.sending.stale_topics(self._client.now_ms())
+            return self.accumulator.stale_topics(self._client.now_ms())
 
-    def _landed(self, call: ProduceCall, answer: "Answer") -> None:
+    def _on_response(self, call: PlannedProduce, response: "ResponseFuture") -> None:
         outcome: Message | HeadraceError | None
-        if answer.cancelled():
+        if response.cancelled():
             outcome = ClientClosed("producer")
         else:
-            failure = answer.exception()
+            failure = response.exception()
             if failure is not None and not isinstance(failure, HeadraceError):
                 logger.error("a request failed", exc_info=failure)
                 failure = SenderFailed(f"a request failed: {failure!r}")
-            outcome = failure or answer.result()
+            outcome = failure or response.result()
         with self._lock:
-            self.sending.answered(call, outcome, self._client.now_ms())
-        self._tell_waiters()
-        self.nudge()
+            self.accumulator.on_response(call, outcome, self._client.now_ms())
+        self._notify_waiters()
+        self.wake_up()
 
-    def _tell_waiters(self) -> None:
-        if self._progressed is not None:
-            self._progressed()
-        if self._room_waiters and self.sending.has_room(ROOM_PER_RECORD):
+    def _notify_waiters(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress()
+        if self._room_waiters and self.accumulator.has_room(ROOM_PER_RECORD):
             room = self._room_waiters.popleft()
             if not room.done():
                 room.set_result(None)
-        if self._idle_waiters and self.sending.is_idle:
+        if self._idle_waiters and self.accumulator.is_idle:
             waiters, self._idle_waiters = self._idle_waiters, []
             for waiter in waiters:
                 if not waiter.done():

@@ -29,7 +29,7 @@ from headrace.client.core.models import (
     ProducerDescription,
     TopicDescription,
 )
-from headrace.client.core.offset_flows import fetch_offsets
+from headrace.client.core.offset_operations import fetch_offsets
 from headrace.core.ids import TopicPartition
 
 if TYPE_CHECKING:

@@ -9,25 +9,32 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.client.blocking.link import Link, Ticket
+from headrace.client.blocking.connection import BrokerConnection, PendingResponse
 from headrace.client.blocking.reader import Reader
 from headrace.client.core.cluster import BrokerAddress, Cluster, TopicState
 from headrace.client.core.consumer_settings import ConsumerSettings
-from headrace.client.core.failures import BrokerUnreachable, CallTimedOut, ClientClosed
-from headrace.client.core.flows import SHARED_CHANNEL, Ask, AskMany, Effect, Flow, Session
+from headrace.client.core.errors import BrokerUnreachable, CallTimedOut, ClientClosed
 from headrace.client.core.lookups import ensure_topics, refresh_metadata
 from headrace.client.core.models import OffsetSpec
+from headrace.client.core.operations import (
+    SHARED_CHANNEL,
+    ClientOperation,
+    Effect,
+    SendAll,
+    SendRequest,
+    Session,
+)
 from headrace.client.core.settings import (
     ClientSettings,
     ProducerSettings,
     ReaderSettings,
     settings_from,
 )
-from headrace.client.real import SystemClock, SystemRandomness, sleep_ms
+from headrace.client.system import SystemClock, SystemRandomness, sleep_ms
 from headrace.client.tls import tls_context
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import NodeId, TopicPartition
-from headrace.core.seams import Clock, Randomness
+from headrace.core.runtime import Clock, Randomness
 from headrace.protocol.message import Message
 
 if TYPE_CHECKING:
@@ -57,7 +64,7 @@ class Client:
         self.settings = settings_from(target)
         self._clock: Clock = SystemClock() if clock is None else clock
         self._tls = tls_context(self.settings.security)
-        self._links: dict[tuple[NodeId, int], Link] = {}
+        self._connections: dict[tuple[NodeId, int], BrokerConnection] = {}
         self._channels = count(SHARED_CHANNEL + 1)
         self._owned: list[Producer | Reader | Consumer] = []
         self._closed = False
@@ -135,24 +142,24 @@ class Client:
                     stack.callback(part.close)
         finally:
             self._closed = True
-            for link in self._links.values():
-                link.fail(ClientClosed("connection"))
-            self._links.clear()
+            for connection in self._connections.values():
+                connection.fail(ClientClosed("connection"))
+            self._connections.clear()
 
     # -- driving the core
 
-    def submit(self, ask: Ask) -> Ticket:
+    def submit(self, send: SendRequest) -> PendingResponse:
         """Send one request; requests to one node keep their order."""
         try:
-            return self._link(ask.node, ask.channel).submit(ask)
+            return self._connection(send.node, send.channel).submit(send)
         except HeadraceError as error:
-            ticket = Ticket()
-            ticket.outcome = error
-            return ticket
+            pending = PendingResponse()
+            pending.outcome = error
+            return pending
 
     def wait(self, wait_ms: float) -> None:
         """Wait until an answer may have come, at most `wait_ms`; settles tickets."""
-        waiting = [link for link in self._links.values() if link.is_waiting]
+        waiting = [link for link in self._connections.values() if link.is_waiting]
         if not waiting:
             sleep_ms(wait_ms)
             return
@@ -161,21 +168,21 @@ class Client:
             waiting[0].receive(limit_ms)
             return
         with selectors.DefaultSelector() as selector:
-            for link in waiting:
-                selector.register(link.socket, selectors.EVENT_READ, link)
+            for connection in waiting:
+                selector.register(connection.socket, selectors.EVENT_READ, connection)
             for ready, _ in selector.select(limit_ms / 1000):
                 ready.data.receive(0)
-        for link in waiting:
-            if not link.is_closed and link.wait_limit_ms() <= 0:
-                link.receive(0)
+        for connection in waiting:
+            if not connection.is_closed and connection.wait_limit_ms() <= 0:
+                connection.receive(0)
 
-    def run(self, flow: Flow[T], deadline_ms: float = float("inf")) -> T:
+    def run(self, operation: ClientOperation[T], deadline_ms: float = float("inf")) -> T:
         """Drive a flow of the core to its result, or raise CallTimedOut at the deadline."""
         result: Any = None
         error: HeadraceError | None = None
         try:
             while True:
-                effect = flow.send(result) if error is None else flow.throw(error)
+                effect = operation.send(result) if error is None else operation.throw(error)
                 result, error = None, None
                 try:
                     result = self._perform(effect, deadline_ms)
@@ -185,30 +192,30 @@ class Client:
             value: T = stop.value
             return value
         finally:
-            if inspect.getgeneratorstate(flow) == inspect.GEN_SUSPENDED:
-                flow.close()
+            if inspect.getgeneratorstate(operation) == inspect.GEN_SUSPENDED:
+                operation.close()
 
     def _perform(self, effect: Effect, deadline_ms: float) -> Any:
-        if isinstance(effect, Ask):
-            outcome = self._answers([effect], deadline_ms)[0]
+        if isinstance(effect, SendRequest):
+            outcome = self._responses([effect], deadline_ms)[0]
             if isinstance(outcome, HeadraceError):
                 raise outcome
             return outcome
-        if isinstance(effect, AskMany):
-            return self._answers(effect.asks, deadline_ms)
+        if isinstance(effect, SendAll):
+            return self._responses(effect.requests, deadline_ms)
         left_ms = deadline_ms - self.now_ms()
         sleep_ms(min(effect.ms, max(left_ms, 0)))
         self._check(deadline_ms)
         return None
 
-    def _answers(
-        self, asks: Sequence[Ask], deadline_ms: float
+    def _responses(
+        self, requests: Sequence[SendRequest], deadline_ms: float
     ) -> list[Message | HeadraceError | None]:
-        tickets = [self.submit(ask) for ask in asks]
-        while any(ticket.outcome is None for ticket in tickets):
+        pending = [self.submit(ask) for ask in requests]
+        while any(ticket.outcome is None for ticket in pending):
             self._check(deadline_ms)
             self.wait(deadline_ms - self.now_ms())
-        return [ticket.outcome for ticket in tickets]
+        return [ticket.outcome for ticket in pending]
 
     def _check(self, deadline_ms: float) -> None:
         if self.now_ms() >= deadline_ms:
@@ -220,36 +227,36 @@ class Client:
 
     def close_channel(self, channel: int) -> None:
         """Close the connections of a channel."""
-        for key in [key for key in self._links if key[1] == channel]:
-            self._links.pop(key).fail(ClientClosed("connection"))
+        for key in [key for key in self._connections if key[1] == channel]:
+            self._connections.pop(key).fail(ClientClosed("connection"))
 
-    def _link(self, node: NodeId, channel: int) -> Link:
+    def _connection(self, node: NodeId, channel: int) -> BrokerConnection:
         if self._closed:
             raise ClientClosed()
         address = self.session.cluster.address(node)
         if address is None:
             raise BrokerUnreachable(f"broker {node} is not in the cluster's metadata")
-        link = self._links.get((node, channel))
-        if link is not None and self._is_usable(link, address):
-            return link
-        link = Link(address, self.settings, self._tls, self.now_ms)
-        self._links[node, channel] = link
-        return link
+        connection = self._connections.get((node, channel))
+        if connection is not None and self._is_usable(connection, address):
+            return connection
+        connection = BrokerConnection(address, self.settings, self._tls, self.now_ms)
+        self._connections[node, channel] = connection
+        return connection
 
-    def _is_usable(self, link: Link, address: BrokerAddress) -> bool:
-        if link.is_closed:
+    def _is_usable(self, connection: BrokerConnection, address: BrokerAddress) -> bool:
+        if connection.is_closed:
             return False
-        if link.address.is_same_place(address) and (
-            link.is_waiting
-            or self.now_ms() - link.last_used_ms < self.settings.connection_idle_ms_max
+        if connection.address.is_same_address(address) and (
+            connection.is_waiting
+            or self.now_ms() - connection.last_used_ms < self.settings.connection_idle_ms_max
         ):
             return True
-        link.fail(ClientClosed("connection"))
+        connection.fail(ClientClosed("connection"))
         return False
 
     def _connected(self) -> list[NodeId]:
         return [
             node
-            for (node, channel), link in self._links.items()
+            for (node, channel), link in self._connections.items()
             if channel == SHARED_CHANNEL and not link.is_closed
         ]

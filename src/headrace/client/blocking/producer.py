@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from headrace.client.aio.client import AsyncClient
 from headrace.client.aio.sender import ROOM_PER_RECORD, Sender
+from headrace.client.core.accumulator import AppendResult
 from headrace.client.core.arguments import check_record
-from headrace.client.core.failures import BufferFull, ClientClosed
+from headrace.client.core.errors import BufferFull, ClientClosed
 from headrace.client.core.models import Headers, RecordMetadata
-from headrace.client.core.sending import Appended
 from headrace.client.core.settings import ClientSettings, ProducerSettings
-from headrace.client.real import SystemClock
+from headrace.client.system import SystemClock
 from headrace.core.errors import HeadraceError
 from headrace.core.files import Buffer
 from headrace.core.ids import TopicPartition
@@ -22,7 +22,7 @@ from headrace.protocol.murmur2 import partition_for_key
 
 Delivery = Future[RecordMetadata]
 
-_NOTHING_NEW = Appended.NOTHING_NEW
+_SAME_BATCH = AppendResult.SAME_BATCH
 T = TypeVar("T")
 
 
@@ -41,7 +41,7 @@ class Producer:
         self._lock = threading.RLock()
         self._room = threading.Condition(self._lock)
         self._room_wanted = 0
-        self._turns: dict[str, int] = {}
+        self._next_partition: dict[str, int] = {}
         self._closed = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
@@ -53,7 +53,7 @@ class Producer:
     async def _start(self) -> tuple[AsyncClient, Sender]:
         client = AsyncClient(self._client_settings)
         sender = Sender(
-            client, self._settings, _settle, lock=self._lock, progressed=self._tell_room
+            client, self._settings, _complete, lock=self._lock, on_progress=self._notify_room
         )
         return client, sender
 
@@ -90,17 +90,17 @@ class Producer:
         if timestamp_ms is None:
             timestamp_ms = self._now_ms()
         delivery: Delivery = Future()
-        sending = self._sender.sending
+        accumulator = self._sender.accumulator
         with self._lock:
             if partition is None:
                 partition = self._choose(topic, key, count)
             self._make_room(ROOM_PER_RECORD + len(value or b"") + len(key or b""))
             now_ms = self._loop.time() * 1000
-            news = sending.append(
+            appended = accumulator.append(
                 topic, partition, key, value, headers, timestamp_ms, delivery, now_ms
             )
-        if news is not _NOTHING_NEW:
-            self._loop.call_soon_threadsafe(self._sender.nudge)
+        if appended is not _SAME_BATCH:
+            self._loop.call_soon_threadsafe(self._sender.wake_up)
         return delivery
 
     def send_and_wait(
@@ -133,8 +133,10 @@ class Producer:
         delivery: Delivery = Future()
         with self._lock:
             self._make_room(len(batch))
-            self._sender.sending.append_batch(partition, batch, delivery, self._loop.time() * 1000)
-        self._loop.call_soon_threadsafe(self._sender.nudge)
+            self._sender.accumulator.append_batch(
+                partition, batch, delivery, self._loop.time() * 1000
+            )
+        self._loop.call_soon_threadsafe(self._sender.wake_up)
         return delivery
 
     def flush(self) -> None:
@@ -158,22 +160,22 @@ class Producer:
     def _choose(self, topic: str, key: bytes | None, count: int) -> int:
         if key is not None:
             return partition_for_key(key, count)
-        partition = self._turns.get(topic, 0) % count
-        self._turns[topic] = partition + 1
+        partition = self._next_partition.get(topic, 0) % count
+        self._next_partition[topic] = partition + 1
         return partition
 
     def _make_room(self, size: int) -> None:
         """Wait, with the lock held, until the buffer takes `size` bytes."""
         if self._closed:
             raise ClientClosed("producer")
-        if self._sender.sending.has_room(size):
+        if self._sender.accumulator.has_room(size):
             return
         limit_ms = self._settings.block_ms_max
-        self._loop.call_soon_threadsafe(self._sender.nudge)
+        self._loop.call_soon_threadsafe(self._sender.wake_up)
         self._room_wanted += 1
         try:
             found = self._room.wait_for(
-                lambda: self._sender.sending.has_room(size), limit_ms / 1000
+                lambda: self._sender.accumulator.has_room(size), limit_ms / 1000
             )
         finally:
             self._room_wanted -= 1
@@ -189,7 +191,7 @@ class Producer:
             raise ClientClosed("producer")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def _tell_room(self) -> None:
+    def _notify_room(self) -> None:
         if self._room_wanted:
             with self._lock:
                 self._room.notify_all()
@@ -199,7 +201,7 @@ class Producer:
         await self._client.close()
 
 
-def _settle(delivery: Delivery, outcome: RecordMetadata | HeadraceError) -> None:
+def _complete(delivery: Delivery, outcome: RecordMetadata | HeadraceError) -> None:
     if not delivery.set_running_or_notify_cancel():
         return
     if isinstance(outcome, HeadraceError):

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.client.blocking.link import Ticket
-from headrace.client.core.failures import CallTimedOut, ClientClosed
-from headrace.client.core.fetch_request import FetchCall
-from headrace.client.core.fetching import LOOKUP_MS_MIN, Fetching
+from headrace.client.blocking.connection import PendingResponse
+from headrace.client.core.errors import CallTimedOut, ClientClosed
+from headrace.client.core.fetch_request import PlannedFetch
+from headrace.client.core.fetcher import LOOKUP_MS_MIN, Fetcher
 from headrace.client.core.models import FetchedChunk, OffsetSpec, ReceivedRecord
 from headrace.client.core.settings import ReaderSettings
 from headrace.core.errors import HeadraceError
@@ -35,9 +35,9 @@ class Reader:
         settings: ReaderSettings,
     ) -> None:
         self._client = client
-        self._fetching = Fetching(client.session, settings, client.new_channel())
-        self._fetching.assign(assignment)
-        self._in_flight: list[tuple[FetchCall, Ticket]] = []
+        self._fetcher = Fetcher(client.session, settings, client.new_channel())
+        self._fetcher.assign(assignment)
+        self._in_flight: list[tuple[PlannedFetch, PendingResponse]] = []
         self._closed = False
 
     def __enter__(self) -> "Reader":
@@ -55,7 +55,7 @@ class Reader:
         self, timeout_ms: float = 1000, max_records: int = _RECORDS_PER_POLL
     ) -> dict[TopicPartition, list[Record]]:
         """Records that have arrived, by partition; waits up to `timeout_ms` for the first."""
-        return self._poll(timeout_ms, lambda: self._fetching.take(max_records)) or {}
+        return self._poll(timeout_ms, lambda: self._fetcher.take(max_records)) or {}
 
     def fetch(self, timeout_ms: float = 1000) -> list[FetchedChunk]:
         """Undecoded batches that have arrived; waits up to `timeout_ms` for the first.
@@ -63,7 +63,7 @@ class Reader:
         Batches of control and aborted records are among them, and the first batch of a chunk
         may begin before the position: the caller filters.
         """
-        return self._poll(timeout_ms, self._fetching.take_chunks) or []
+        return self._poll(timeout_ms, self._fetcher.take_chunks) or []
 
     def __iter__(self) -> "Reader":
         """Every record from the position on, without end; waits for new ones.
@@ -75,97 +75,97 @@ class Reader:
 
     def __next__(self) -> ReceivedRecord:
         """The next record; waits for one as long as it takes."""
-        record = None if self._closed else self._fetching.next_begun()
+        record = None if self._closed else self._fetcher.next_of_chunk()
         while record is None:
-            record = self._poll(_ITERATION_MS, self._fetching.take_one)
+            record = self._poll(_ITERATION_MS, self._fetcher.take_one)
         return record
 
     def assign(self, assignment: Mapping[TopicPartition, int | OffsetSpec]) -> None:
         """Read other partitions from now on."""
-        self._fetching.assign(assignment)
+        self._fetcher.assign(assignment)
 
     def seek(self, partition: TopicPartition, start: int | OffsetSpec) -> None:
         """Go on from another offset, end or time."""
-        self._fetching.seek(partition, start)
+        self._fetcher.seek(partition, start)
 
     def position(self, partition: TopicPartition) -> int:
         """The offset of the next record to be returned."""
-        cursor = self._fetching.cursor(partition)
+        cursor = self._fetcher.cursor(partition)
         if cursor.position is None:
-            self._client.run(self._fetching.lookup())
+            self._client.run(self._fetcher.look_up())
         assert cursor.position is not None
         return cursor.position
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return nothing from these until `resume`."""
         for partition in partitions:
-            self._fetching.cursor(partition).is_paused = True
+            self._fetcher.cursor(partition).is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
         for partition in partitions:
-            self._fetching.cursor(partition).is_paused = False
+            self._fetcher.cursor(partition).is_paused = False
 
     def high_watermark(self, partition: TopicPartition) -> int:
         """The end of what may be read, as of the last fetch; -1 before the first."""
-        return self._fetching.cursor(partition).high_watermark
+        return self._fetcher.cursor(partition).high_watermark
 
     @property
-    def trouble(self) -> HeadraceError | None:
+    def last_error(self) -> HeadraceError | None:
         """Why a broker cannot be reached that has partitions to read; None when all is well."""
-        return self._fetching.trouble
+        return self._fetcher.last_error
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        return self._fetching.partitions
+        return self._fetcher.partitions
 
     def close(self) -> None:
         """Stop reading, and close the sockets that only this reader used."""
         self._closed = True
-        self._client.close_channel(self._fetching.channel)
+        self._client.close_channel(self._fetcher.channel)
 
     def _poll(self, timeout_ms: float, take: Callable[[], R]) -> R | None:
-        client, fetching = self._client, self._fetching
+        client, fetcher = self._client, self._fetcher
         deadline_ms = client.now_ms() + timeout_ms
         while True:
             if self._closed:
                 raise ClientClosed("reader")
             if not self._look_up(deadline_ms):
                 return None
-            self._launch()
+            self._send_due()
             taken = take()
             if taken:
-                self._launch()
+                self._send_due()
                 return taken
-            fetching.raise_error()
+            fetcher.raise_error()
             now_ms = client.now_ms()
             if now_ms >= deadline_ms:
                 return None
-            client.wait(min(deadline_ms, fetching.next_retry_ms(now_ms)) - now_ms)
-            self._land()
+            client.wait(min(deadline_ms, fetcher.next_retry_ms(now_ms)) - now_ms)
+            self._collect_responses()
 
     def _look_up(self, deadline_ms: float) -> bool:
         now_ms = self._client.now_ms()
-        if not self._fetching.needs_lookup(now_ms):
+        if not self._fetcher.needs_lookup(now_ms):
             return True
         end_ms = max(deadline_ms, now_ms + LOOKUP_MS_MIN)
         try:
-            self._client.run(self._fetching.lookup(), end_ms)
+            self._client.run(self._fetcher.look_up(), end_ms)
         except CallTimedOut:
             if self._client.now_ms() >= end_ms:
                 return False
             raise
         return True
 
-    def _launch(self) -> None:
-        for call in self._fetching.plan(self._client.now_ms()):
-            self._in_flight.append((call, self._client.submit(call.ask)))
-        self._land()
+    def _send_due(self) -> None:
+        for call in self._fetcher.plan(self._client.now_ms()):
+            self._in_flight.append((call, self._client.submit(call.send)))
+        self._collect_responses()
 
-    def _land(self) -> None:
-        waiting: list[tuple[FetchCall, Ticket]] = []
-        for call, ticket in self._in_flight:
-            if ticket.outcome is None:
-                waiting.append((call, ticket))
+    def _collect_responses(self) -> None:
+        waiting: list[tuple[PlannedFetch, PendingResponse]] = []
+        for call, pending in self._in_flight:
+            if pending.outcome is None:
+                waiting.append((call, pending))
             else:
-                self._fetching.answered(call, ticket.outcome, self._client.now_ms())
+                self._fetcher.on_response(call, pending.outcome, self._client.now_ms())
         self._in_flight = waiting

@@ -3,9 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
-from headrace.client.core.coordinators import ask_coordinator, per_group
-from headrace.client.core.failures import GroupInUse, UnsupportedApi, error_for, raise_for
-from headrace.client.core.flows import Ask, AskMany, Flow, Session, retrying
+from headrace.client.core.coordinators import per_group, send_to_coordinator
+from headrace.client.core.errors import GroupInUse, UnsupportedApi, error_for, raise_for
 from headrace.client.core.group_descriptions import describe_classic, describe_consumer
 from headrace.client.core.group_models import (
     CommittedOffset,
@@ -14,7 +13,8 @@ from headrace.client.core.group_models import (
 )
 from headrace.client.core.lookups import MissingTopic, refresh_metadata
 from headrace.client.core.member_metadata import by_topic
-from headrace.client.core.offset_flows import commit_offsets
+from headrace.client.core.offset_operations import commit_offsets
+from headrace.client.core.operations import ClientOperation, SendAll, SendRequest, Session, retrying
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import NodeId, TopicPartition
 from headrace.protocol.message import Message
@@ -47,27 +47,27 @@ _LEAVE_VERSION_MIN = 3
 
 def list_groups(
     session: Session, states: Collection[str], types: Collection[str]
-) -> Flow[list[GroupListing]]:
+) -> ClientOperation[list[GroupListing]]:
     """The groups of every broker, by name."""
 
-    def attempt() -> Flow[list[GroupListing]]:
+    def attempt() -> ClientOperation[list[GroupListing]]:
         yield from refresh_metadata(session, [])
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         limit = session.settings.request_timeout_ms
         version_min = 5 if types else 4 if states else 0
-        answers: list[Message | HeadraceError] = yield AskMany(
+        responses: list[Message | HeadraceError] = yield SendAll(
             [
-                Ask(node, request, ListGroupsResponse, limit, version_min=version_min)
+                SendRequest(node, request, ListGroupsResponse, limit, version_min=version_min)
                 for node in session.cluster.brokers
             ]
         )
         found: dict[str, GroupListing] = {}
-        for answer in answers:
-            if isinstance(answer, HeadraceError):
-                raise answer
-            assert isinstance(answer, ListGroupsResponse)
-            raise_for(answer.error_code, None, "groups")
-            for group in answer.groups:
+        for response in responses:
+            if isinstance(response, HeadraceError):
+                raise response
+            assert isinstance(response, ListGroupsResponse)
+            raise_for(response.error_code, None, "groups")
+            for group in response.groups:
                 found[group.group_id] = GroupListing(
                     group.group_id,
                     group.group_state,
@@ -79,7 +79,9 @@ def list_groups(
     return (yield from retrying(session, attempt))
 
 
-def describe_groups(session: Session, groups: Collection[str]) -> Flow[dict[str, GroupDescription]]:
+def describe_groups(
+    session: Session, groups: Collection[str]
+) -> ClientOperation[dict[str, GroupDescription]]:
     """State and members of groups of either protocol; one that does not exist is an error."""
     found = yield from find_groups(session, groups)
     for group in groups:
@@ -88,7 +90,9 @@ def describe_groups(session: Session, groups: Collection[str]) -> Flow[dict[str,
     return {group: found[group] for group in groups}
 
 
-def find_groups(session: Session, groups: Collection[str]) -> Flow[dict[str, GroupDescription]]:
+def find_groups(
+    session: Session, groups: Collection[str]
+) -> ClientOperation[dict[str, GroupDescription]]:
     """State and members of those of the groups that exist."""
     # The new protocol first: asked for a group of the other kind, a broker says it knows none.
     found: dict[str, GroupDescription | None] = dict.fromkeys(groups)
@@ -102,13 +106,13 @@ def find_groups(session: Session, groups: Collection[str]) -> Flow[dict[str, Gro
 
 def _describe_consumer_groups(
     session: Session, groups: Collection[str]
-) -> Flow[dict[str, GroupDescription | None]]:
-    def make_ask(node: NodeId, asked: Sequence[str]) -> Ask:
+) -> ClientOperation[dict[str, GroupDescription | None]]:
+    def make_request(node: NodeId, asked: Sequence[str]) -> SendRequest:
         request = ConsumerGroupDescribeRequest(
             group_ids=list(asked), include_authorized_operations=False
         )
         limit = session.settings.request_timeout_ms
-        return Ask(node, request, ConsumerGroupDescribeResponse, limit)
+        return SendRequest(node, request, ConsumerGroupDescribeResponse, limit)
 
     def read(answer: Message) -> dict[str, GroupDescription | HeadraceError | None]:
         assert isinstance(answer, ConsumerGroupDescribeResponse)
@@ -124,15 +128,17 @@ def _describe_consumer_groups(
                 found[group.group_id] = describe_consumer(group, node)
         return found
 
-    return (yield from per_group(session, groups, make_ask, read))
+    return (yield from per_group(session, groups, make_request, read))
 
 
 def _describe_classic_groups(
     session: Session, groups: Collection[str]
-) -> Flow[dict[str, GroupDescription | None]]:
-    def make_ask(node: NodeId, asked: Sequence[str]) -> Ask:
+) -> ClientOperation[dict[str, GroupDescription | None]]:
+    def make_request(node: NodeId, asked: Sequence[str]) -> SendRequest:
         request = DescribeGroupsRequest(groups=list(asked))
-        return Ask(node, request, DescribeGroupsResponse, session.settings.request_timeout_ms)
+        return SendRequest(
+            node, request, DescribeGroupsResponse, session.settings.request_timeout_ms
+        )
 
     def read(answer: Message) -> dict[str, GroupDescription | HeadraceError | None]:
         assert isinstance(answer, DescribeGroupsResponse)
@@ -150,15 +156,15 @@ def _describe_classic_groups(
                 found[group.group_id] = describe_classic(group, node)
         return found
 
-    return (yield from per_group(session, groups, make_ask, read))
+    return (yield from per_group(session, groups, make_request, read))
 
 
-def delete_groups(session: Session, groups: Collection[str]) -> Flow[None]:
+def delete_groups(session: Session, groups: Collection[str]) -> ClientOperation[None]:
     """Delete groups without members, offsets included; raises the first refusal, if any."""
 
-    def make_ask(node: NodeId, asked: Sequence[str]) -> Ask:
+    def make_request(node: NodeId, asked: Sequence[str]) -> SendRequest:
         request = DeleteGroupsRequest(groups_names=list(asked))
-        return Ask(node, request, DeleteGroupsResponse, session.settings.request_timeout_ms)
+        return SendRequest(node, request, DeleteGroupsResponse, session.settings.request_timeout_ms)
 
     def read(answer: Message) -> dict[str, HeadraceError | None]:
         assert isinstance(answer, DeleteGroupsResponse)
@@ -167,7 +173,7 @@ def delete_groups(session: Session, groups: Collection[str]) -> Flow[None]:
             for result in answer.results
         }
 
-    yield from per_group(session, groups, make_ask, read)
+    yield from per_group(session, groups, make_request, read)
 
 
 def _deletion_error(group: str, code: int) -> HeadraceError | None:
@@ -180,11 +186,11 @@ def _deletion_error(group: str, code: int) -> HeadraceError | None:
 
 def alter_offsets(
     session: Session, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
-) -> Flow[None]:
+) -> ClientOperation[None]:
     """Set the offsets of a group that nobody reads for; a group without members may be new."""
     left = dict(offsets)
 
-    def attempt() -> Flow[None]:
+    def attempt() -> ClientOperation[None]:
         trying = dict(left)
         failures = yield from commit_offsets(session, group, trying)
         for partition in trying:
@@ -208,7 +214,7 @@ def _altering_error(group: str, error: HeadraceError) -> HeadraceError:
 
 def delete_offsets(
     session: Session, group: str, partitions: Collection[TopicPartition]
-) -> Flow[None]:
+) -> ClientOperation[None]:
     """Forget the group's offsets for these partitions, which no member may be subscribed to."""
     request = OffsetDeleteRequest(
         group_id=group,
@@ -221,10 +227,10 @@ def delete_offsets(
         ],
     )
 
-    def attempt() -> Flow[None]:
-        answer = yield from ask_coordinator(session, group, request, OffsetDeleteResponse)
-        raise_for(answer.error_code, None, f"offsets of group {group!r}")
-        for topic in answer.topics:
+    def attempt() -> ClientOperation[None]:
+        response = yield from send_to_coordinator(session, group, request, OffsetDeleteResponse)
+        raise_for(response.error_code, None, f"offsets of group {group!r}")
+        for topic in response.topics:
             for part in topic.partitions:
                 what = f"offset of {TopicPartition(topic.name, part.partition_index)}"
                 if part.error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
@@ -239,18 +245,18 @@ def delete_offsets(
 
 def remove_members(
     session: Session, group: str, *, instance_ids: Collection[str], member_ids: Collection[str]
-) -> Flow[None]:
+) -> ClientOperation[None]:
     """Put members out of the group; live ones will join again."""
     members = [MemberIdentity(member_id="", group_instance_id=name) for name in instance_ids]
     members += [MemberIdentity(member_id=member_id) for member_id in member_ids]
     request = LeaveGroupRequest(group_id=group, members=members)
 
-    def attempt() -> Flow[None]:
-        answer = yield from ask_coordinator(
+    def attempt() -> ClientOperation[None]:
+        response = yield from send_to_coordinator(
             session, group, request, LeaveGroupResponse, version_min=_LEAVE_VERSION_MIN
         )
-        raise_for(answer.error_code, None, f"members of group {group!r}")
-        for member in answer.members:
+        raise_for(response.error_code, None, f"members of group {group!r}")
+        for member in response.members:
             name = member.group_instance_id or member.member_id
             raise_for(member.error_code, None, f"member {name!r} of group {group!r}")
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from headrace.client.core.failures import error_for, raise_for
-from headrace.client.core.flows import Ask, AskMany, Flow, Session, ask, ask_any, retrying
+from headrace.client.core.errors import error_for, raise_for
 from headrace.client.core.lookups import per_partition, raise_for_topic, refresh_metadata
 from headrace.client.core.models import (
     ConfigChange,
@@ -13,6 +12,15 @@ from headrace.client.core.models import (
     ProducerDescription,
     ReplicaSize,
     ResourceType,
+)
+from headrace.client.core.operations import (
+    ClientOperation,
+    SendAll,
+    SendRequest,
+    Session,
+    retrying,
+    send_to,
+    send_to_any,
 )
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import NodeId, TopicPartition
@@ -50,18 +58,20 @@ _DEFAULT_SOURCE = 5
 _OF_ONE_BROKER = frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGER})
 
 
-def _home(resource: ConfigResource) -> NodeId | None:
+def _target_node(resource: ConfigResource) -> NodeId | None:
     """The one broker that can answer for a resource, None where any can."""
     if resource.type in _OF_ONE_BROKER and resource.name.isdecimal():
         return NodeId(int(resource.name))
     return None
 
 
-def _by_home(resources: Collection[ConfigResource]) -> dict[NodeId | None, list[ConfigResource]]:
-    homes: dict[NodeId | None, list[ConfigResource]] = {}
+def _by_target_node(
+    resources: Collection[ConfigResource],
+) -> dict[NodeId | None, list[ConfigResource]]:
+    nodes: dict[NodeId | None, list[ConfigResource]] = {}
     for resource in resources:
-        homes.setdefault(_home(resource), []).append(resource)
-    return homes
+        nodes.setdefault(_target_node(resource), []).append(resource)
+    return nodes
 
 
 def describe_configs(
@@ -70,12 +80,12 @@ def describe_configs(
     *,
     keys: Sequence[str] | None,
     documentation: bool,
-) -> Flow[dict[ConfigResource, dict[str, ConfigEntry]]]:
+) -> ClientOperation[dict[ConfigResource, dict[str, ConfigEntry]]]:
     """All configs of each resource (or the given keys), with their sources."""
 
-    def attempt() -> Flow[dict[ConfigResource, dict[str, ConfigEntry]]]:
+    def attempt() -> ClientOperation[dict[ConfigResource, dict[str, ConfigEntry]]]:
         found: dict[ConfigResource, dict[str, ConfigEntry]] = {}
-        for home, group in _by_home(resources).items():
+        for node, group in _by_target_node(resources).items():
             request = DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsResource(
@@ -88,11 +98,11 @@ def describe_configs(
                 include_synonyms=True,
                 include_documentation=documentation,
             )
-            if home is None:
-                response = yield from ask_any(session, request, DescribeConfigsResponse)
+            if node is None:
+                response = yield from send_to_any(session, request, DescribeConfigsResponse)
             else:
                 yield from _know_brokers(session)
-                response = yield from ask(session, home, request, DescribeConfigsResponse)
+                response = yield from send_to(session, node, request, DescribeConfigsResponse)
             for result in response.results:
                 name = result.resource_name
                 what = f"configs of {name!r}"
@@ -117,7 +127,7 @@ def _entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
     )
 
 
-def _know_brokers(session: Session) -> Flow[None]:
+def _know_brokers(session: Session) -> ClientOperation[None]:
     if not session.cluster.brokers:
         yield from refresh_metadata(session, [])
 
@@ -127,20 +137,22 @@ def alter_configs(
     changes: Mapping[ConfigResource, Sequence[ConfigChange]],
     *,
     validate_only: bool,
-) -> Flow[None]:
+) -> ClientOperation[None]:
     """Change the given keys and leave the others as they are."""
 
-    def attempt() -> Flow[None]:
-        for home, group in _by_home(changes).items():
+    def attempt() -> ClientOperation[None]:
+        for node, group in _by_target_node(changes).items():
             request = IncrementalAlterConfigsRequest(
                 resources=[_alteration(resource, changes[resource]) for resource in group],
                 validate_only=validate_only,
             )
-            if home is None:
-                response = yield from ask_any(session, request, IncrementalAlterConfigsResponse)
+            if node is None:
+                response = yield from send_to_any(session, request, IncrementalAlterConfigsResponse)
             else:
                 yield from _know_brokers(session)
-                response = yield from ask(session, home, request, IncrementalAlterConfigsResponse)
+                response = yield from send_to(
+                    session, node, request, IncrementalAlterConfigsResponse
+                )
             for result in response.responses:
                 name = result.resource_name
                 what = f"configs of {name!r}"
@@ -162,11 +174,11 @@ def _alteration(resource: ConfigResource, changes: Sequence[ConfigChange]) -> Al
 
 def delete_records(
     session: Session, before: Mapping[TopicPartition, int]
-) -> Flow[dict[TopicPartition, int]]:
+) -> ClientOperation[dict[TopicPartition, int]]:
     """Drop records below the given offsets (-1: all); returns where each log starts now."""
     limit = session.settings.request_timeout_ms
 
-    def make_ask(node: NodeId, group: Sequence[TopicPartition]) -> Ask:
+    def make_request(node: NodeId, group: Sequence[TopicPartition]) -> SendRequest:
         topics: dict[str, list[DeleteRecordsPartition]] = {}
         for partition in group:
             topics.setdefault(partition.topic, []).append(
@@ -180,15 +192,15 @@ def delete_records(
             ],
             timeout_ms=limit,
         )
-        return Ask(node, request, DeleteRecordsResponse, limit)
+        return SendRequest(node, request, DeleteRecordsResponse, limit)
 
-    return (yield from per_partition(session, before, make_ask, _read_deletions))
+    return (yield from per_partition(session, before, make_request, _read_deletions))
 
 
-def _read_deletions(answer: Message) -> dict[TopicPartition, int | HeadraceError]:
-    assert isinstance(answer, DeleteRecordsResponse)
+def _read_deletions(response: Message) -> dict[TopicPartition, int | HeadraceError]:
+    assert isinstance(response, DeleteRecordsResponse)
     found: dict[TopicPartition, int | HeadraceError] = {}
-    for topic in answer.topics:
+    for topic in response.topics:
         for part in topic.partitions:
             partition = TopicPartition(topic.name, part.partition_index)
             if part.error_code:
@@ -200,28 +212,28 @@ def _read_deletions(answer: Message) -> dict[TopicPartition, int | HeadraceError
 
 def describe_producers(
     session: Session, partitions: Collection[TopicPartition]
-) -> Flow[dict[TopicPartition, list[ProducerDescription]]]:
+) -> ClientOperation[dict[TopicPartition, list[ProducerDescription]]]:
     """The idempotent and transactional producers that each partition's leader remembers."""
     limit = session.settings.request_timeout_ms
 
-    def make_ask(node: NodeId, group: Sequence[TopicPartition]) -> Ask:
+    def make_request(node: NodeId, group: Sequence[TopicPartition]) -> SendRequest:
         topics: dict[str, list[int]] = {}
         for partition in group:
             topics.setdefault(partition.topic, []).append(partition.partition)
         request = DescribeProducersRequest(
             topics=[TopicRequest(name=name, partition_indexes=p) for name, p in topics.items()]
         )
-        return Ask(node, request, DescribeProducersResponse, limit)
+        return SendRequest(node, request, DescribeProducersResponse, limit)
 
-    return (yield from per_partition(session, partitions, make_ask, _read_producers))
+    return (yield from per_partition(session, partitions, make_request, _read_producers))
 
 
 def _read_producers(
-    answer: Message,
+    response: Message,
 ) -> dict[TopicPartition, list[ProducerDescription] | HeadraceError]:
-    assert isinstance(answer, DescribeProducersResponse)
+    assert isinstance(response, DescribeProducersResponse)
     found: dict[TopicPartition, list[ProducerDescription] | HeadraceError] = {}
-    for topic in answer.topics:
+    for topic in response.topics:
         for part in topic.partitions:
             partition = TopicPartition(topic.name, part.partition_index)
             if part.error_code:
@@ -245,23 +257,23 @@ def _read_producers(
 
 def describe_log_dirs(
     session: Session, brokers: Collection[int] | None
-) -> Flow[list[LogDirDescription]]:
+) -> ClientOperation[list[LogDirDescription]]:
     """The data directories of these brokers (None: all) and the replicas in them."""
 
-    def attempt() -> Flow[list[LogDirDescription]]:
+    def attempt() -> ClientOperation[list[LogDirDescription]]:
         yield from refresh_metadata(session, [])
         nodes = session.cluster.brokers if brokers is None else [NodeId(b) for b in brokers]
         request = DescribeLogDirsRequest(topics=None)
         limit = session.settings.request_timeout_ms
-        asks = [Ask(node, request, DescribeLogDirsResponse, limit) for node in nodes]
-        answers: list[Message | HeadraceError] = yield AskMany(asks)
+        requests = [SendRequest(node, request, DescribeLogDirsResponse, limit) for node in nodes]
+        responses: list[Message | HeadraceError] = yield SendAll(requests)
         found: list[LogDirDescription] = []
-        for node, answer in zip(nodes, answers, strict=True):
-            if isinstance(answer, HeadraceError):
-                raise answer
-            assert isinstance(answer, DescribeLogDirsResponse)
-            raise_for(answer.error_code, None, f"log dirs of broker {node}")
-            found.extend(_log_dir(node, result) for result in answer.results)
+        for node, response in zip(nodes, responses, strict=True):
+            if isinstance(response, HeadraceError):
+                raise response
+            assert isinstance(response, DescribeLogDirsResponse)
+            raise_for(response.error_code, None, f"log dirs of broker {node}")
+            found.extend(_log_dir(node, result) for result in response.results)
         return found
 
     return (yield from retrying(session, attempt))

@@ -3,8 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
-from headrace.client.core.failures import raise_for
-from headrace.client.core.flows import Flow, Pause, Session, ask_any, retrying
+from headrace.client.core.errors import raise_for
 from headrace.client.core.lookups import raise_for_topic, refresh_metadata, topic_error
 from headrace.client.core.models import (
     BrokerDescription,
@@ -13,6 +12,7 @@ from headrace.client.core.models import (
     PartitionDescription,
     TopicDescription,
 )
+from headrace.client.core.operations import ClientOperation, Session, Sleep, retrying, send_to_any
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import NO_TOPIC_ID, TopicPartition
 from headrace.protocol.messages.create_partitions import (
@@ -44,7 +44,7 @@ _LOOKS_MAX = 8
 
 def create_topics(
     session: Session, topics: Sequence[NewTopic], *, validate_only: bool
-) -> Flow[dict[str, UUID]]:
+) -> ClientOperation[dict[str, UUID]]:
     """Create topics; returns their ids (all zero from old brokers)."""
     request = CreateTopicsRequest(
         topics=[_creatable(topic) for topic in topics],
@@ -52,8 +52,8 @@ def create_topics(
         validate_only=validate_only,
     )
 
-    def attempt() -> Flow[dict[str, UUID]]:
-        response = yield from ask_any(session, request, CreateTopicsResponse)
+    def attempt() -> ClientOperation[dict[str, UUID]]:
+        response = yield from send_to_any(session, request, CreateTopicsResponse)
         for result in response.topics:
             raise_for(result.error_code, result.error_message, f"create topic {result.name!r}")
         counts = {result.name: max(result.num_partitions, 1) for result in response.topics}
@@ -64,7 +64,7 @@ def create_topics(
     return (yield from retrying(session, attempt))
 
 
-def _until_visible(session: Session, counts: Mapping[str, int]) -> Flow[None]:
+def _until_visible(session: Session, counts: Mapping[str, int]) -> ClientOperation[None]:
     """Wait a little until brokers tell of what the controller has made, leaders included.
 
     Without it a reader made next might be told that its topic does not exist.
@@ -78,7 +78,7 @@ def _until_visible(session: Session, counts: Mapping[str, int]) -> Flow[None]:
             for number in range(count)
         ):
             return
-        yield Pause(session.backoff.delay_ms(attempt) / 4)
+        yield Sleep(session.backoff.delay_ms(attempt) / 4)
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
@@ -97,7 +97,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-def delete_topics(session: Session, topics: Collection[str | UUID]) -> Flow[None]:
+def delete_topics(session: Session, topics: Collection[str | UUID]) -> ClientOperation[None]:
     """Delete topics by name or id."""
     names = [topic for topic in topics if isinstance(topic, str)]
     request = DeleteTopicsRequest(
@@ -113,11 +113,11 @@ def delete_topics(session: Session, topics: Collection[str | UUID]) -> Flow[None
     # Before version 6 topics have names only.
     version_min = 6 if len(names) < len(topics) else 0
 
-    def attempt() -> Flow[None]:
-        response = yield from ask_any(
+    def attempt() -> ClientOperation[None]:
+        response = yield from send_to_any(
             session, request, DeleteTopicsResponse, version_min=version_min
         )
-        session.cluster.forget(names)
+        session.cluster.mark_stale(names)
         for result in response.responses:
             what = f"delete topic {result.name or result.topic_id!s}"
             raise_for_topic(result.error_code, result.error_message, result.name or "", what)
@@ -125,10 +125,10 @@ def delete_topics(session: Session, topics: Collection[str | UUID]) -> Flow[None
     yield from retrying(session, attempt)
 
 
-def list_topics(session: Session, *, internal: bool) -> Flow[list[TopicDescription]]:
+def list_topics(session: Session, *, internal: bool) -> ClientOperation[list[TopicDescription]]:
     """Every topic that may be seen, by name."""
 
-    def attempt() -> Flow[list[TopicDescription]]:
+    def attempt() -> ClientOperation[list[TopicDescription]]:
         response = yield from refresh_metadata(session, None)
         found = [
             _description(topic)
@@ -140,10 +140,12 @@ def list_topics(session: Session, *, internal: bool) -> Flow[list[TopicDescripti
     return (yield from retrying(session, attempt))
 
 
-def describe_topics(session: Session, names: Collection[str]) -> Flow[dict[str, TopicDescription]]:
+def describe_topics(
+    session: Session, names: Collection[str]
+) -> ClientOperation[dict[str, TopicDescription]]:
     """These topics as they are now; a missing one is an error."""
 
-    def attempt() -> Flow[dict[str, TopicDescription]]:
+    def attempt() -> ClientOperation[dict[str, TopicDescription]]:
         response = yield from refresh_metadata(session, names)
         found: dict[str, TopicDescription] = {}
         for topic in response.topics:
@@ -184,7 +186,7 @@ def create_partitions(
     assignments: Mapping[str, Iterable[Sequence[int]]],
     *,
     validate_only: bool,
-) -> Flow[None]:
+) -> ClientOperation[None]:
     """Raise topics to a total number of partitions."""
     request = CreatePartitionsRequest(
         topics=[
@@ -204,8 +206,8 @@ def create_partitions(
         validate_only=validate_only,
     )
 
-    def attempt() -> Flow[None]:
-        response = yield from ask_any(session, request, CreatePartitionsResponse)
+    def attempt() -> ClientOperation[None]:
+        response = yield from send_to_any(session, request, CreatePartitionsResponse)
         for result in response.results:
             what = f"partitions of {result.name!r}"
             raise_for_topic(result.error_code, result.error_message, result.name, what)
@@ -215,12 +217,12 @@ def create_partitions(
     yield from retrying(session, attempt)
 
 
-def describe_cluster(session: Session) -> Flow[ClusterDescription]:
+def describe_cluster(session: Session) -> ClientOperation[ClusterDescription]:
     """The cluster's id, brokers and controller."""
     request = DescribeClusterRequest(include_cluster_authorized_operations=False)
 
-    def attempt() -> Flow[ClusterDescription]:
-        response = yield from ask_any(session, request, DescribeClusterResponse)
+    def attempt() -> ClientOperation[ClusterDescription]:
+        response = yield from send_to_any(session, request, DescribeClusterResponse)
         raise_for(response.error_code, response.error_message, "describe cluster")
         return ClusterDescription(
             cluster_id=response.cluster_id,

@@ -28,14 +28,14 @@ class JoinedMember:
         return self.instance_id is None, self.instance_id or self.member_id
 
 
-Shares = dict[str, list[TopicPartition]]
+Assignments = dict[str, list[TopicPartition]]
 Counts = Mapping[str, int]
-Assign = Callable[[Counts, Sequence[JoinedMember]], Shares]
+Assign = Callable[[Counts, Sequence[JoinedMember]], Assignments]
 
 
-def assign_range(counts: Counts, members: Sequence[JoinedMember]) -> Shares:
+def assign_range(counts: Counts, members: Sequence[JoinedMember]) -> Assignments:
     """Topic by topic, a stretch of consecutive partitions to each; the first get one more."""
-    shares: Shares = {member.member_id: [] for member in members}
+    shares: Assignments = {member.member_id: [] for member in members}
     for topic in sorted(counts):
         readers = [each for each in sorted(members, key=_order) if topic in each.topics]
         numbers = iter(range(counts[topic]))
@@ -46,9 +46,9 @@ def assign_range(counts: Counts, members: Sequence[JoinedMember]) -> Shares:
     return shares
 
 
-def assign_roundrobin(counts: Counts, members: Sequence[JoinedMember]) -> Shares:
+def assign_roundrobin(counts: Counts, members: Sequence[JoinedMember]) -> Assignments:
     """All partitions in order, dealt to the members in turn; one not interested is passed over."""
-    shares: Shares = {member.member_id: [] for member in members}
+    shares: Assignments = {member.member_id: [] for member in members}
     ring = sorted(members, key=_order)
     turn = 0
     for partition in _partitions(counts):
@@ -61,7 +61,7 @@ def assign_roundrobin(counts: Counts, members: Sequence[JoinedMember]) -> Shares
     return shares
 
 
-def assign_cooperative_sticky(counts: Counts, members: Sequence[JoinedMember]) -> Shares:
+def assign_cooperative_sticky(counts: Counts, members: Sequence[JoinedMember]) -> Assignments:
     """An even division that keeps owners, less what its new owner must still wait for."""
     shares = assign_sticky(counts, members)
     owners: dict[TopicPartition, set[str]] = {}
@@ -74,12 +74,12 @@ def assign_cooperative_sticky(counts: Counts, members: Sequence[JoinedMember]) -
     }
 
 
-def assign_sticky(counts: Counts, members: Sequence[JoinedMember]) -> Shares:
+def assign_sticky(counts: Counts, members: Sequence[JoinedMember]) -> Assignments:
     """As even as subscriptions allow, and as few moves as that takes."""
     ring = sorted(members, key=_order)
     kept = _still_owned(counts, ring)
     if len({member.topics for member in ring}) <= 1:
-        return _deal_evenly(counts, ring, kept)
+        return _assign_evenly(counts, ring, kept)
     return _balance(counts, ring, kept)
 
 
@@ -91,7 +91,7 @@ def _partitions(counts: Counts) -> list[TopicPartition]:
     return [TopicPartition(topic, n) for topic in sorted(counts) for n in range(counts[topic])]
 
 
-def _still_owned(counts: Counts, members: Sequence[JoinedMember]) -> Shares:
+def _still_owned(counts: Counts, members: Sequence[JoinedMember]) -> Assignments:
     """What each may keep: of two claims the younger generation's counts, of equal ones neither."""
     claims: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:
@@ -104,7 +104,7 @@ def _still_owned(counts: Counts, members: Sequence[JoinedMember]) -> Shares:
                 claims[partition] = (member.generation, member.member_id)
             elif member.generation == generation:
                 claims[partition] = (generation, None)
-    kept: Shares = {member.member_id: [] for member in members}
+    kept: Assignments = {member.member_id: [] for member in members}
     for partition in sorted(claims):
         owner = claims[partition][1]
         if owner is not None:
@@ -112,14 +112,16 @@ def _still_owned(counts: Counts, members: Sequence[JoinedMember]) -> Shares:
     return kept
 
 
-def _deal_evenly(counts: Counts, members: Sequence[JoinedMember], kept: Shares) -> Shares:
+def _assign_evenly(
+    counts: Counts, members: Sequence[JoinedMember], kept: Assignments
+) -> Assignments:
     """Everybody wants the same: each gets the average, and some one more."""
     if not members:
         return {}
     topics = members[0].topics
     partitions = [each for each in _partitions(counts) if each.topic in topics]
     low, extra = divmod(len(partitions), len(members))
-    shares: Shares = {}
+    shares: Assignments = {}
     # Those who own most get the larger shares, so that fewer partitions move.
     for member in sorted(members, key=lambda each: -len(kept[each.member_id])):
         quota = low
@@ -138,7 +140,7 @@ def _deal_evenly(counts: Counts, members: Sequence[JoinedMember], kept: Shares) 
     return {member.member_id: sorted(shares[member.member_id]) for member in members}
 
 
-def _balance(counts: Counts, members: Sequence[JoinedMember], kept: Shares) -> Shares:
+def _balance(counts: Counts, members: Sequence[JoinedMember], kept: Assignments) -> Assignments:
     """Subscriptions differ: give to the least loaded who wants it, then move while that evens."""
     shares = {member_id: set(share) for member_id, share in kept.items()}
     readers = {
@@ -151,12 +153,12 @@ def _balance(counts: Counts, members: Sequence[JoinedMember], kept: Shares) -> S
     for partition in sorted(free, key=lambda each: (len(readers[each.topic]), each)):
         taker = min(readers[partition.topic], key=lambda each: len(shares[each]))
         shares[taker].add(partition)
-    while _give_one(shares, readers):
+    while _move_one(shares, readers):
         pass
     return {member_id: sorted(share) for member_id, share in shares.items()}
 
 
-def _give_one(shares: dict[str, set[TopicPartition]], readers: Mapping[str, Sequence[str]]) -> bool:
+def _move_one(shares: dict[str, set[TopicPartition]], readers: Mapping[str, Sequence[str]]) -> bool:
     """Move one partition to a member that is at least two behind its owner, if there is one.
 
     Each move lowers the sum of the squares of the loads, so moving comes to an end.

@@ -1,6 +1,6 @@
 """How long to wait before trying again."""
 
-from headrace.core.seams import Randomness
+from headrace.core.runtime import Randomness
 
 _JITTER = 0.2
 

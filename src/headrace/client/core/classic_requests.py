@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from headrace.client.core.consumer_settings import ConsumerSettings
 from headrace.client.core.group_models import GroupIdentity
-from headrace.client.core.membership import Send
+from headrace.client.core.membership import CoordinatorRequest
 from headrace.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from headrace.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -27,7 +27,7 @@ PROTOCOL_TYPE = "consumer"
 _JOIN_EXTRA_MS = 5_000
 
 
-def join(settings: ConsumerSettings, member_id: str, metadata: bytes) -> Send:
+def join(settings: ConsumerSettings, member_id: str, metadata: bytes) -> CoordinatorRequest:
     """Enter a new generation, with the same wishes whatever the assignor will be."""
     request = JoinGroupRequest(
         group_id=settings.group_id,
@@ -41,12 +41,17 @@ def join(settings: ConsumerSettings, member_id: str, metadata: bytes) -> Send:
         ],
         reason="",
     )
-    return Send(request, JoinGroupResponse, settings.max_poll_interval_ms + _JOIN_EXTRA_MS)
+    return CoordinatorRequest(
+        request, JoinGroupResponse, settings.max_poll_interval_ms + _JOIN_EXTRA_MS
+    )
 
 
 def sync(
-    settings: ConsumerSettings, member: GroupIdentity, assignor: str, shares: Mapping[str, bytes]
-) -> Send:
+    settings: ConsumerSettings,
+    member: GroupIdentity,
+    assignor: str,
+    assignments: Mapping[str, bytes],
+) -> CoordinatorRequest:
     """Ask for our share; the leader brings everybody's."""
     request = SyncGroupRequest(
         group_id=settings.group_id,
@@ -57,13 +62,13 @@ def sync(
         protocol_name=assignor,
         assignments=[
             SyncGroupRequestAssignment(member_id=each, assignment=share)
-            for each, share in shares.items()
+            for each, share in assignments.items()
         ],
     )
-    return Send(request, SyncGroupResponse, settings.max_poll_interval_ms)
+    return CoordinatorRequest(request, SyncGroupResponse, settings.max_poll_interval_ms)
 
 
-def heartbeat(settings: ConsumerSettings, member: GroupIdentity) -> Send:
+def heartbeat(settings: ConsumerSettings, member: GroupIdentity) -> CoordinatorRequest:
     """A sign of life."""
     request = HeartbeatRequest(
         group_id=settings.group_id,
@@ -71,10 +76,10 @@ def heartbeat(settings: ConsumerSettings, member: GroupIdentity) -> Send:
         member_id=member.member_id,
         group_instance_id=member.instance_id,
     )
-    return Send(request, HeartbeatResponse, settings.session_timeout_ms)
+    return CoordinatorRequest(request, HeartbeatResponse, settings.session_timeout_ms)
 
 
-def leave(settings: ConsumerSettings, member_id: str, reason: str) -> Send | None:
+def leave(settings: ConsumerSettings, member_id: str, reason: str) -> CoordinatorRequest | None:
     """Give up our place; a static member keeps it for a session, which is what it is for."""
     if not member_id or settings.group_instance_id is not None:
         return None
@@ -83,4 +88,4 @@ def leave(settings: ConsumerSettings, member_id: str, reason: str) -> Send | Non
         member_id=member_id,
         members=[MemberIdentity(member_id=member_id, reason=reason)],
     )
-    return Send(request, LeaveGroupResponse)
+    return CoordinatorRequest(request, LeaveGroupResponse)

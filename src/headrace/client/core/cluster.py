@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from headrace.client.core.failures import known_code
+from headrace.client.core.errors import known_code
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import NO_EPOCH, NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
 from headrace.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
@@ -30,7 +30,7 @@ class BrokerAddress:
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def is_same_place(self, other: "BrokerAddress") -> bool:
+    def is_same_address(self, other: "BrokerAddress") -> bool:
         """Whether a connection to one is a connection to the other."""
         return (self.host, self.port) == (other.host, other.port)
 
@@ -113,7 +113,7 @@ class Cluster:
         updated = self.updated_ms.get(topic)
         return updated is None or now_ms - updated > age_ms_max
 
-    def forget(self, topics: Iterable[str]) -> None:
+    def mark_stale(self, topics: Iterable[str]) -> None:
         """Ask again before the next use; leaders stay known for what is in flight."""
         for topic in topics:
             self.updated_ms.pop(topic, None)
@@ -161,7 +161,7 @@ class Cluster:
         self.topic_errors.pop(name, None)
         self.updated_ms[name] = now_ms
 
-    def note_leader(self, partition: TopicPartition, leader: NodeId, epoch: LeaderEpoch) -> bool:
+    def update_leader(self, partition: TopicPartition, leader: NodeId, epoch: LeaderEpoch) -> bool:
         """Take a new leader from a Produce or Fetch answer (KIP-951); False if it is no news."""
         topic = self.topics.get(partition.topic)
         state = self.partition(partition)
@@ -174,6 +174,6 @@ class Cluster:
         self.topics[partition.topic] = replace(topic, partitions=states)
         return True
 
-    def note_broker(self, broker: BrokerAddress) -> None:
+    def add_broker(self, broker: BrokerAddress) -> None:
         """Learn an address that came with a new leader."""
         self.brokers[broker.node_id] = broker

@@ -77,9 +77,9 @@ class ConsumerSettings:
                 f"heartbeat_interval_ms={self.heartbeat_interval_ms} must be below "
                 f"session_timeout_ms={self.session_timeout_ms}; a third of it is usual"
             )
-        self.reading()
+        self.reader_settings()
 
-    def reading(self) -> ReaderSettings:
+    def reader_settings(self) -> ReaderSettings:
         """The part that is about fetching."""
         return ReaderSettings(
             isolation=self.isolation,

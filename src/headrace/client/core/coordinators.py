@@ -7,16 +7,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from headrace.client.core.cluster import BrokerAddress
-from headrace.client.core.failures import BrokerUnreachable, RequestTimedOut, error_for
-from headrace.client.core.flows import (
+from headrace.client.core.errors import BrokerUnreachable, RequestTimedOut, error_for
+from headrace.client.core.operations import (
     SHARED_CHANNEL,
-    Ask,
-    AskMany,
-    Flow,
+    ClientOperation,
     R,
+    SendAll,
+    SendRequest,
     Session,
-    ask_any,
     retrying,
+    send_to_any,
 )
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import NodeId
@@ -31,13 +31,15 @@ V = TypeVar("V")
 MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
-def find_coordinators(session: Session, groups: Collection[str]) -> Flow[dict[str, NodeId]]:
+def find_coordinators(
+    session: Session, groups: Collection[str]
+) -> ClientOperation[dict[str, NodeId]]:
     """The coordinator of each group; those not known are looked up in one request."""
     missing = [group for group in groups if not _is_known(session, group)]
     if missing:
         request = FindCoordinatorRequest(key=missing[0], coordinator_keys=missing)
         # Before v4 a request has one key; brokers of that age have no KIP-848 group either.
-        response = yield from ask_any(session, request, FindCoordinatorResponse, version_min=4)
+        response = yield from send_to_any(session, request, FindCoordinatorResponse, version_min=4)
         for found in response.coordinators:
             _take_in(session, found)
     return {group: session.coordinators[group] for group in groups}
@@ -53,11 +55,11 @@ def _take_in(session: Session, found: Coordinator) -> None:
         what = f"coordinator of group {found.key!r}"
         raise error_for(found.error_code, found.error_message, what)
     node = NodeId(found.node_id)
-    session.cluster.note_broker(BrokerAddress(node, found.host, found.port))
+    session.cluster.add_broker(BrokerAddress(node, found.host, found.port))
     session.coordinators[found.key] = node
 
 
-def ask_coordinator(
+def send_to_coordinator(
     session: Session,
     group: str,
     request: Message,
@@ -67,19 +69,19 @@ def ask_coordinator(
     version_max: int = 1000,
     timeout_ms: float | None = None,
     channel: int = SHARED_CHANNEL,
-) -> Flow[R]:
+) -> ClientOperation[R]:
     """One request to the group's coordinator."""
     node = (yield from find_coordinators(session, [group]))[group]
     limit = session.settings.request_timeout_ms if timeout_ms is None else timeout_ms
     try:
-        answer: R = yield Ask(
+        response: R = yield SendRequest(
             node, request, response_class, limit, version_min, version_max, channel=channel
         )
     except (BrokerUnreachable, RequestTimedOut) as error:
         note_failure(session, group, error)
         raise
-    note_code(session, group, getattr(answer, "error_code", 0))
-    return answer
+    note_code(session, group, getattr(response, "error_code", 0))
+    return response
 
 
 def note_code(session: Session, group: str, code: int) -> None:
@@ -97,24 +99,26 @@ def note_failure(session: Session, group: str, error: HeadraceError) -> None:
 def per_group(
     session: Session,
     groups: Collection[str],
-    make_ask: Callable[[NodeId, Sequence[str]], Ask],
+    make_request: Callable[[NodeId, Sequence[str]], SendRequest],
     read: Callable[[Message], Mapping[str, V | HeadraceError]],
-) -> Flow[dict[str, V]]:
+) -> ClientOperation[dict[str, V]]:
     """Ask every coordinator about its groups; retry only those that failed and may yet succeed."""
     done: dict[str, V] = {}
 
-    def attempt() -> Flow[dict[str, V]]:
+    def attempt() -> ClientOperation[dict[str, V]]:
         missing = [group for group in dict.fromkeys(groups) if group not in done]
         nodes = yield from find_coordinators(session, missing)
         by_node: dict[NodeId, list[str]] = {}
         for group, node in nodes.items():
             by_node.setdefault(node, []).append(group)
-        asks = [make_ask(node, each) for node, each in by_node.items()]
-        answers: list[Message | HeadraceError] = yield AskMany(asks)
+        requests = [make_request(node, each) for node, each in by_node.items()]
+        responses: list[Message | HeadraceError] = yield SendAll(requests)
         failures: list[HeadraceError] = []
-        for answer, asked in zip(answers, by_node.values(), strict=True):
+        for response, asked in zip(responses, by_node.values(), strict=True):
             outcomes: Mapping[str, V | HeadraceError] = (
-                dict.fromkeys(asked, answer) if isinstance(answer, HeadraceError) else read(answer)
+                dict.fromkeys(asked, response)
+                if isinstance(response, HeadraceError)
+                else read(response)
             )
             for group, outcome in outcomes.items():
                 if isinstance(outcome, HeadraceError):

@@ -6,20 +6,20 @@ from uuid import UUID
 
 from headrace.client.core.fetch_session import SessionRequest
 from headrace.client.core.fetched import Cursor
-from headrace.client.core.flows import Ask
+from headrace.client.core.operations import SendRequest
 from headrace.client.core.settings import ReaderSettings
 from headrace.core.ids import TopicPartition
 from headrace.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 
 @dataclass(slots=True)
-class FetchCall:
+class PlannedFetch:
     """A fetch to send, and the state each partition was in when it was planned.
 
     `names` are those of the ids asked for: the cache may know others when it is answered.
     """
 
-    ask: Ask
+    send: SendRequest
     cursors: Mapping[TopicPartition, tuple[Cursor, int]]
     names: Mapping[UUID, str]
 

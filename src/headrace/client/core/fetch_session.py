@@ -66,7 +66,7 @@ class FetchSession:
         self._known = dict(wanted)
         return SessionRequest(self._id, self._epoch, named, forgotten)
 
-    def answered(self, session_id: int) -> None:
+    def on_response(self, session_id: int) -> None:
         """The broker has taken the request; it may have given us a session."""
         self._id = session_id
         # Epoch 0 asks for a new session, so after the last number comes 1.

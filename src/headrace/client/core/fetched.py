@@ -221,7 +221,7 @@ class Cursor:
         self.leader_epoch = self.batch_epoch
         return records
 
-    def take_back(self) -> FetchedChunk | None:
+    def take_rest(self) -> FetchedChunk | None:
         """The chunk being read, for one who decodes it alone, unless all of it was handed out."""
         chunk, position = self.reading, self.position
         self.stop_reading()

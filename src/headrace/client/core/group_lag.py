@@ -8,7 +8,6 @@ and not committed yet are listed with no lag rather than none at all; ends that 
 from collections.abc import Collection
 
 from headrace.client.core.admin_groups import find_groups
-from headrace.client.core.flows import Ask, AskMany, Flow, Pause, Session
 from headrace.client.core.group_models import (
     CommittedOffset,
     GroupDescription,
@@ -17,7 +16,8 @@ from headrace.client.core.group_models import (
 )
 from headrace.client.core.lookups import refresh_metadata
 from headrace.client.core.member_metadata import by_topic
-from headrace.client.core.offset_flows import fetch_all_offsets
+from headrace.client.core.offset_operations import fetch_all_offsets
+from headrace.client.core.operations import ClientOperation, SendAll, SendRequest, Session, Sleep
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import NodeId, TopicPartition
 from headrace.protocol.message import Message
@@ -36,7 +36,7 @@ _ATTEMPTS = 2
 
 def group_lags(
     session: Session, groups: Collection[str], *, members: bool = True, starts: bool = False
-) -> Flow[dict[str, list[PartitionLag]]]:
+) -> ClientOperation[dict[str, list[PartitionLag]]]:
     """The lag of each group by partition; `members` and `starts` say what else to ask for."""
     described: dict[str, GroupDescription] = {}
     if members:
@@ -82,7 +82,7 @@ def _lags(
 
 def _known_offsets(
     session: Session, partitions: Collection[TopicPartition], timestamp: int
-) -> Flow[dict[TopicPartition, int]]:
+) -> ClientOperation[dict[TopicPartition, int]]:
     """Where these partitions end, or start; those that nobody can tell of are left out."""
     found: dict[TopicPartition, int] = {}
     for attempt in range(_ATTEMPTS):
@@ -90,14 +90,14 @@ def _known_offsets(
         if not missing:
             break
         if attempt:
-            yield Pause(session.backoff.delay_ms(attempt))
+            yield Sleep(session.backoff.delay_ms(attempt))
         leaders = yield from _leaders(session, missing)
-        answers: list[Message | HeadraceError] = yield AskMany(
+        answers: list[Message | HeadraceError] = yield SendAll(
             [_ask_offsets(session, node, each, timestamp) for node, each in leaders.items()]
         )
         for answer, asked in zip(answers, leaders.values(), strict=True):
             if isinstance(answer, HeadraceError):
-                session.cluster.forget({each.topic for each in asked})
+                session.cluster.mark_stale({each.topic for each in asked})
             else:
                 found.update(_read_offsets(session, answer))
         if len(found) == len(set(partitions)) or not leaders:
@@ -107,7 +107,7 @@ def _known_offsets(
 
 def _leaders(
     session: Session, partitions: Collection[TopicPartition]
-) -> Flow[dict[NodeId, list[TopicPartition]]]:
+) -> ClientOperation[dict[NodeId, list[TopicPartition]]]:
     cluster, age = session.cluster, session.settings.metadata_age_ms_max
     now_ms = session.now_ms()
     topics = {each.topic for each in partitions}
@@ -125,7 +125,7 @@ def _leaders(
 
 def _ask_offsets(
     session: Session, node: NodeId, partitions: Collection[TopicPartition], timestamp: int
-) -> Ask:
+) -> SendRequest:
     topics = [
         ListOffsetsTopic(
             name=topic,
@@ -138,7 +138,7 @@ def _ask_offsets(
     ]
     limit = session.settings.request_timeout_ms
     request = ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=limit)
-    return Ask(node, request, ListOffsetsResponse, limit, version_min=1)
+    return SendRequest(node, request, ListOffsetsResponse, limit, version_min=1)
 
 
 def _read_offsets(session: Session, answer: Message) -> dict[TopicPartition, int]:
@@ -147,7 +147,7 @@ def _read_offsets(session: Session, answer: Message) -> dict[TopicPartition, int
     for topic in answer.topics:
         for part in topic.partitions:
             if part.error_code:
-                session.cluster.forget([topic.name])
+                session.cluster.mark_stale([topic.name])
             else:
                 found[TopicPartition(topic.name, part.partition_index)] = part.offset
     return found

@@ -36,7 +36,7 @@ class GroupIdentity:
     instance_id: str | None = None
 
 
-NOBODY = GroupIdentity()
+NO_MEMBER = GroupIdentity()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ Nothing is changed here; what comes out can be shown first and then given to `al
 
 from collections.abc import Mapping
 
-from headrace.client.core.flows import Flow, Session
 from headrace.client.core.group_models import CommittedOffset, OffsetMove, ShiftBy
 from headrace.client.core.lookups import list_offsets
 from headrace.client.core.models import EARLIEST, LATEST, OffsetSpec
-from headrace.client.core.offset_flows import fetch_offsets
+from headrace.client.core.offset_operations import fetch_offsets
+from headrace.client.core.operations import ClientOperation, Session
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
 
@@ -18,7 +18,7 @@ Target = int | OffsetSpec | ShiftBy
 
 def plan_offsets(
     session: Session, group: str, wanted: Mapping[TopicPartition, Target]
-) -> Flow[list[OffsetMove]]:
+) -> ClientOperation[list[OffsetMove]]:
     """From where to where each offset would move, kept within what the log still has."""
     if not wanted:
         return []

@@ -5,9 +5,16 @@ from typing import TypeVar
 from uuid import UUID
 
 from headrace.client.core.cluster import TopicState
-from headrace.client.core.failures import error_for, raise_for
-from headrace.client.core.flows import Ask, AskMany, Flow, Session, ask_any, retrying
+from headrace.client.core.errors import error_for, raise_for
 from headrace.client.core.models import ListedOffset, OffsetSpec
+from headrace.client.core.operations import (
+    ClientOperation,
+    SendAll,
+    SendRequest,
+    Session,
+    retrying,
+    send_to_any,
+)
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import NodeId, TopicPartition
 from headrace.protocol.message import Message
@@ -46,29 +53,29 @@ STALE_METADATA = frozenset(
 
 def refresh_metadata(
     session: Session, topics: Collection[str] | None, *, create: bool = False
-) -> Flow[MetadataResponse]:
+) -> ClientOperation[MetadataResponse]:
     """Ask any broker about these topics (None: all) and take the answer into the cache."""
     wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
-    response = yield from ask_any(session, request, MetadataResponse, version_min=1)
+    response = yield from send_to_any(session, request, MetadataResponse, version_min=1)
     session.cluster.update(response, session.now_ms())
     return response
 
 
-def name_topics(session: Session, ids: Collection[UUID]) -> Flow[None]:
+def resolve_topic_ids(session: Session, ids: Collection[UUID]) -> ClientOperation[None]:
     """Learn about topics of which only the id is known; those that are gone stay unknown."""
     wanted = [MetadataRequestTopic(topic_id=topic_id) for topic_id in ids]
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-    response = yield from ask_any(session, request, MetadataResponse, version_min=12)
+    response = yield from send_to_any(session, request, MetadataResponse, version_min=12)
     session.cluster.update(response, session.now_ms())
 
 
 def ensure_topics(
     session: Session, topics: Collection[str], *, create: bool = False
-) -> Flow[dict[str, TopicState]]:
+) -> ClientOperation[dict[str, TopicState]]:
     """The topics' metadata, asked for only where it is missing or old; all must exist."""
 
-    def attempt() -> Flow[dict[str, TopicState]]:
+    def attempt() -> ClientOperation[dict[str, TopicState]]:
         cluster, age = session.cluster, session.settings.metadata_age_ms_max
         stale = [name for name in topics if cluster.is_stale(name, session.now_ms(), age)]
         if stale:
@@ -114,7 +121,7 @@ class MissingTopic(ApiError):
 
 def by_leader(
     session: Session, partitions: Iterable[TopicPartition]
-) -> Flow[dict[NodeId, list[TopicPartition]]]:
+) -> ClientOperation[dict[NodeId, list[TopicPartition]]]:
     """Group partitions by leader, refreshing what is not known."""
     wanted = list(partitions)
     topics = {partition.topic for partition in wanted}
@@ -123,11 +130,11 @@ def by_leader(
     for partition in wanted:
         count = len(known[partition.topic].partitions)
         if not 0 <= partition.partition < count:
-            session.cluster.forget([partition.topic])
+            session.cluster.mark_stale([partition.topic])
             raise partition_error(partition.topic, partition.partition, count)
         leader = session.cluster.leader(partition)
         if leader is None:
-            session.cluster.forget([partition.topic])
+            session.cluster.mark_stale([partition.topic])
             raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, None, f"partition {partition}")
         groups.setdefault(leader, []).append(partition)
     return groups
@@ -136,29 +143,29 @@ def by_leader(
 def per_partition(
     session: Session,
     partitions: Collection[TopicPartition],
-    make_ask: Callable[[NodeId, Sequence[TopicPartition]], Ask],
+    make_request: Callable[[NodeId, Sequence[TopicPartition]], SendRequest],
     read: Callable[[Message], Mapping[TopicPartition, V | HeadraceError]],
     *,
     timeout_ms: float | None = None,
-) -> Flow[dict[TopicPartition, V]]:
+) -> ClientOperation[dict[TopicPartition, V]]:
     """Ask every leader about its partitions; retry only those that failed and may yet succeed."""
     done: dict[TopicPartition, V] = {}
 
-    def attempt() -> Flow[dict[TopicPartition, V]]:
+    def attempt() -> ClientOperation[dict[TopicPartition, V]]:
         missing = [partition for partition in partitions if partition not in done]
         groups = yield from by_leader(session, missing)
-        asks = [make_ask(node, group) for node, group in groups.items()]
-        answers: list[Message | HeadraceError] = yield AskMany(asks)
+        requests = [make_request(node, group) for node, group in groups.items()]
+        responses: list[Message | HeadraceError] = yield SendAll(requests)
         failure: HeadraceError | None = None
-        for answer, group in zip(answers, groups.values(), strict=True):
-            if isinstance(answer, HeadraceError):
-                session.cluster.forget({partition.topic for partition in group})
-                failure = _worse(failure, answer)
+        for response, group in zip(responses, groups.values(), strict=True):
+            if isinstance(response, HeadraceError):
+                session.cluster.mark_stale({partition.topic for partition in group})
+                failure = _worse(failure, response)
                 continue
-            for partition, value in read(answer).items():
+            for partition, value in read(response).items():
                 if isinstance(value, HeadraceError):
                     if value.code in STALE_METADATA:
-                        session.cluster.forget([partition.topic])
+                        session.cluster.mark_stale([partition.topic])
                     failure = _worse(failure, value)
                 else:
                     done[partition] = value
@@ -180,12 +187,12 @@ def list_offsets(
     *,
     read_committed: bool = False,
     timeout_ms: float | None = None,
-) -> Flow[dict[TopicPartition, ListedOffset]]:
+) -> ClientOperation[dict[TopicPartition, ListedOffset]]:
     """Offsets by meaning or time, from the leaders."""
     lowest = min((spec.timestamp_ms for spec in specs.values()), default=0)
     version_min = {-3: 7, -4: 8, -5: 9, -6: 11}.get(lowest, 1)
 
-    def make_ask(node: NodeId, group: Sequence[TopicPartition]) -> Ask:
+    def make_request(node: NodeId, group: Sequence[TopicPartition]) -> SendRequest:
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for partition in group:
             topics.setdefault(partition.topic, []).append(
@@ -204,17 +211,17 @@ def list_offsets(
             timeout_ms=session.settings.request_timeout_ms,
         )
         limit = session.settings.request_timeout_ms
-        return Ask(node, request, ListOffsetsResponse, limit, version_min=version_min)
+        return SendRequest(node, request, ListOffsetsResponse, limit, version_min=version_min)
 
     return (
-        yield from per_partition(session, specs, make_ask, _read_offsets, timeout_ms=timeout_ms)
+        yield from per_partition(session, specs, make_request, _read_offsets, timeout_ms=timeout_ms)
     )
 
 
-def _read_offsets(answer: Message) -> dict[TopicPartition, ListedOffset | HeadraceError]:
-    assert isinstance(answer, ListOffsetsResponse)
+def _read_offsets(response: Message) -> dict[TopicPartition, ListedOffset | HeadraceError]:
+    assert isinstance(response, ListOffsetsResponse)
     found: dict[TopicPartition, ListedOffset | HeadraceError] = {}
-    for topic in answer.topics:
+    for topic in response.topics:
         for part in topic.partitions:
             partition = TopicPartition(topic.name, part.partition_index)
             if part.error_code:

@@ -13,13 +13,13 @@ from enum import Enum, auto
 from uuid import UUID
 
 from headrace.client.core.consumer_settings import ConsumerSettings
-from headrace.client.core.group_models import NOBODY, GroupIdentity
+from headrace.client.core.group_models import NO_MEMBER, GroupIdentity
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.protocol.message import Message
 
 
-class Change(Enum):
+class PartitionsChange(Enum):
     """What happens to partitions: given, taken in order, or already somebody else's."""
 
     ASSIGNED = auto()
@@ -28,16 +28,16 @@ class Change(Enum):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Notice:
+class RebalanceNotice:
     """A change that the program must see before the membership goes on."""
 
-    change: Change
+    change: PartitionsChange
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
-    """Send this to the coordinator."""
+class CoordinatorRequest:
+    """CoordinatorRequest this to the coordinator."""
 
     request: Message
     response_class: type[Message]
@@ -46,7 +46,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class LookUp:
+class FindTopics:
     """Learn about topics, by id or by name; `names` None means every topic there is."""
 
     ids: frozenset[UUID] = frozenset()
@@ -54,17 +54,17 @@ class LookUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitUntil:
     """Nothing to do before this time, unless something happens."""
 
     until_ms: float
 
 
-Step = Send | LookUp | Wait
+Action = CoordinatorRequest | FindTopics | WaitUntil
 
 
 @dataclass(frozen=True, slots=True)
-class SeenTopic:
+class FoundTopic:
     """What a look-up found out about a topic."""
 
     name: str
@@ -92,18 +92,18 @@ def make_subscription(topics: Collection[str], pattern: str | None) -> Subscript
     return Subscription(frozenset(topics), pattern)
 
 
-class PollClock:
+class PollTimer:
     """When the program last asked for records; one that no longer asks must leave the group."""
 
-    __slots__ = ("_asked_before", "_limit_ms", "_since_ms", "asked")
+    __slots__ = ("_limit_ms", "_polls_before", "_since_ms", "polls")
 
     def __init__(self, limit_ms: float) -> None:
         self._limit_ms = limit_ms
         # None while a poll is under way: it may wait as long as it likes.
         self._since_ms: float | None = None
         # Counts what iteration hands out without a look at the time; any thread may add to it.
-        self.asked = 0
-        self._asked_before = 0
+        self.polls = 0
+        self._polls_before = 0
 
     def begin(self) -> None:
         self._since_ms = None
@@ -111,10 +111,10 @@ class PollClock:
     def end(self, now_ms: float) -> None:
         self._since_ms = now_ms
 
-    def overdue_at_ms(self, now_ms: float) -> float:
+    def expires_at_ms(self, now_ms: float) -> float:
         """When the program will have been away for too long, as far as can be said now."""
-        if self.asked != self._asked_before:
-            self._asked_before = self.asked
+        if self.polls != self._polls_before:
+            self._polls_before = self.polls
             if self._since_ms is not None:
                 self._since_ms = now_ms
         return (now_ms if self._since_ms is None else self._since_ms) + self._limit_ms
@@ -125,11 +125,11 @@ class Membership(ABC):
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self._settings = settings
-        self.clock = PollClock(settings.max_poll_interval_ms)
+        self.poll_timer = PollTimer(settings.max_poll_interval_ms)
         self.subscription = Subscription()
         # What ends the membership until the next `subscribe`; polls raise it.
         self.error: HeadraceError | None = None
-        self._notice: Notice | None = None
+        self._notice: RebalanceNotice | None = None
         # Whether the program may be busy with the notice at this moment.
         self._is_shown = False
 
@@ -141,7 +141,7 @@ class Membership(ABC):
     @property
     def identity(self) -> GroupIdentity:
         """Who commits, at this moment."""
-        return NOBODY
+        return NO_MEMBER
 
     @property
     @abstractmethod
@@ -149,7 +149,7 @@ class Membership(ABC):
         """Whether the group counts us in, as far as we know."""
 
     @property
-    def is_being_named(self) -> bool:
+    def is_awaiting_member_id(self) -> bool:
         """Whether a request is under way whose answer tells the name that we must leave by."""
         return False
 
@@ -158,15 +158,15 @@ class Membership(ABC):
         """Want these topics from now on; joins the group if need be."""
 
     @abstractmethod
-    def step(self, now_ms: float) -> Step:
+    def next_action(self, now_ms: float) -> Action:
         """What to do next. A `Send` or `LookUp` must be answered before the next call."""
 
     @abstractmethod
-    def answered(self, outcome: Message | HeadraceError, now_ms: float) -> None:
+    def on_response(self, outcome: Message | HeadraceError, now_ms: float) -> None:
         """What came of the last `Send`."""
 
     @abstractmethod
-    def looked_up(self, topics: Collection[SeenTopic] | None, now_ms: float) -> None:
+    def topics_found(self, topics: Collection[FoundTopic] | None, now_ms: float) -> None:
         """What came of the last `LookUp`; None if it failed."""
 
     @property
@@ -174,25 +174,25 @@ class Membership(ABC):
         """Whether there is something to tell; cheap, any thread may ask."""
         return self._notice is not None
 
-    def notice(self) -> Notice | None:
+    def notice(self) -> RebalanceNotice | None:
         """What the program must be told next; it counts as shown from here on."""
         self._is_shown = self._notice is not None
         return self._notice
 
-    def come_back(self) -> bool:
+    def rejoin_if_stale(self) -> bool:
         """The program polls: join again if it had been away; whether there is now work to do."""
         return False
 
     @abstractmethod
-    def acknowledge(self, notice: Notice) -> None:
+    def acknowledge(self, notice: RebalanceNotice) -> None:
         """The program has been told and is done with it."""
 
     @abstractmethod
-    def farewell(self) -> Notice | None:
+    def leave_notice(self) -> RebalanceNotice | None:
         """What the program must be told before we leave, if anything; nothing changes yet."""
 
     @abstractmethod
-    def leave_request(self, reason: str) -> Send | None:
+    def leave_request(self, reason: str) -> CoordinatorRequest | None:
         """Stop being a member; the last request, if the group must be told that we go."""
 
     @abstractmethod
@@ -201,7 +201,7 @@ class Membership(ABC):
 
 
 # After these the same membership can go on, with the same or another coordinator.
-PASSING = frozenset(
+RETRIABLE_CODES = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,

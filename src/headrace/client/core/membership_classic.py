@@ -19,8 +19,8 @@ from headrace.client.core.assignors import ASSIGN, COOPERATIVE, JoinedMember
 from headrace.client.core.backoff import Backoff
 from headrace.client.core.classic_requests import heartbeat, join, leave, sync
 from headrace.client.core.consumer_settings import ConsumerSettings
-from headrace.client.core.failures import error_for
-from headrace.client.core.group_models import NOBODY, GroupIdentity
+from headrace.client.core.errors import error_for
+from headrace.client.core.group_models import NO_MEMBER, GroupIdentity
 from headrace.client.core.member_metadata import (
     decode_assignment,
     decode_member,
@@ -28,16 +28,16 @@ from headrace.client.core.member_metadata import (
     encode_subscription,
 )
 from headrace.client.core.membership import (
-    PASSING,
-    Change,
-    LookUp,
+    RETRIABLE_CODES,
+    Action,
+    CoordinatorRequest,
+    FindTopics,
+    FoundTopic,
     Membership,
-    Notice,
-    SeenTopic,
-    Send,
-    Step,
+    PartitionsChange,
+    RebalanceNotice,
     Subscription,
-    Wait,
+    WaitUntil,
 )
 from headrace.core.errors import ErrorCode, HeadraceError, MalformedMessage
 from headrace.core.ids import TopicPartition
@@ -47,17 +47,17 @@ from headrace.protocol.messages.sync_group import SyncGroupResponse
 
 _NO_GENERATION = -1
 # A subscribed topic that does not exist may be created any moment.
-_MISSING_AGAIN_MS = 2_000
+_MISSING_TOPICS_RETRY_MS = 2_000
 
 
 class _State(Enum):
     IDLE = auto()
     UNJOINED = auto()
     JOINING = auto()
-    DIVIDING = auto()
+    ASSIGNING = auto()
     SYNCING = auto()
     STABLE = auto()
-    AWAY = auto()
+    STALE = auto()
     FAILED = auto()
 
 
@@ -75,10 +75,10 @@ class ClassicMembership(Membership):
         self._member_id = ""
         self._generation = _NO_GENERATION
         # The generation our partitions are from, told to the leader with them.
-        self._owned_since = _NO_GENERATION
+        self._owned_generation = _NO_GENERATION
         self._assignor = ""
         self._owned: frozenset[TopicPartition] = frozenset()
-        self._ahead: deque[Notice] = deque()
+        self._pending_notices: deque[RebalanceNotice] = deque()
         self._must_rejoin = False
         self._is_leaving = False
         self._pattern: re.Pattern[str] | None = None
@@ -86,9 +86,9 @@ class ClassicMembership(Membership):
         # As the leader: who is in, and how many partitions each topic had when we divided.
         self._members: list[JoinedMember] = []
         self._counts: dict[str, int] | None = None
-        self._shares: dict[str, bytes] = {}
+        self._assignments: dict[str, bytes] = {}
         self._heartbeat_at_ms = 0.0
-        self._topics_at_ms = float("inf")
+        self._lookup_at_ms = float("inf")
         self._retry_at_ms = 0.0
         self._failures = 0
 
@@ -103,17 +103,17 @@ class ClassicMembership(Membership):
         return self._state is _State.STABLE
 
     @property
-    def is_being_named(self) -> bool:
+    def is_awaiting_member_id(self) -> bool:
         is_static = self._settings.group_instance_id is not None
         return self._state is _State.JOINING and not self._member_id and not is_static
 
     @property
     def identity(self) -> GroupIdentity:
         # Also while we join anew: until then the old generation is in force, and its commits are.
-        return NOBODY if self._generation == _NO_GENERATION else self._here
+        return NO_MEMBER if self._generation == _NO_GENERATION else self._current_identity
 
     @property
-    def _here(self) -> GroupIdentity:
+    def _current_identity(self) -> GroupIdentity:
         return GroupIdentity(self._member_id, self._generation, self._settings.group_instance_id)
 
     def subscribe(self, subscription: Subscription) -> None:
@@ -128,27 +128,27 @@ class ClassicMembership(Membership):
 
     # -- what to do next
 
-    def step(self, now_ms: float) -> Step:
-        if self._state in (_State.IDLE, _State.AWAY, _State.FAILED):
-            return Wait(float("inf"))
-        overdue_at_ms = self.clock.overdue_at_ms(now_ms)
+    def next_action(self, now_ms: float) -> Action:
+        if self._state in (_State.IDLE, _State.STALE, _State.FAILED):
+            return WaitUntil(float("inf"))
+        overdue_at_ms = self.poll_timer.expires_at_ms(now_ms)
         if now_ms >= overdue_at_ms and self._state in (_State.UNJOINED, _State.STABLE):
-            return self._go_away()
+            return self._leave_as_stale()
         if self._retry_at_ms > now_ms:
-            return Wait(self._retry_at_ms)
-        if self._state is _State.DIVIDING:
-            return LookUp(names=self._topics_of_all())
+            return WaitUntil(self._retry_at_ms)
+        if self._state is _State.ASSIGNING:
+            return FindTopics(names=self._topics_of_all())
         if self._state is _State.SYNCING:
-            return sync(self._settings, self._here, self._assignor, self._shares)
-        if self._topics is None or (self._state is _State.STABLE and now_ms >= self._topics_at_ms):
-            return LookUp(names=None if self._pattern is not None else self._topics_of_all())
+            return sync(self._settings, self._current_identity, self._assignor, self._assignments)
+        if self._topics is None or (self._state is _State.STABLE and now_ms >= self._lookup_at_ms):
+            return FindTopics(names=None if self._pattern is not None else self._topics_of_all())
         if self._wants_to_join() and self._is_ready_to_join():
             return self._join()
         if self._state is _State.UNJOINED:
-            return Wait(overdue_at_ms)  # for the program, which is told what it has lost
+            return WaitUntil(overdue_at_ms)  # for the program, which is told what it has lost
         if now_ms >= self._heartbeat_at_ms:
-            return heartbeat(self._settings, self._here)
-        return Wait(min(self._heartbeat_at_ms, self._topics_at_ms, overdue_at_ms))
+            return heartbeat(self._settings, self._current_identity)
+        return WaitUntil(min(self._heartbeat_at_ms, self._lookup_at_ms, overdue_at_ms))
 
     def _wants_to_join(self) -> bool:
         return self._state is _State.UNJOINED or self._must_rejoin
@@ -158,46 +158,46 @@ class ClassicMembership(Membership):
         if self._notice is not None:
             return False
         if self._state is _State.UNJOINED and self._generation == _NO_GENERATION:
-            self._tell(Change.LOST, self._owned)
+            self._add_notice(PartitionsChange.LOST, self._owned)
         elif not self._is_cooperative:
-            self._tell(Change.REVOKED, self._owned)
+            self._add_notice(PartitionsChange.REVOKED, self._owned)
         else:
             topics = self._topics or frozenset()
             gone = frozenset(each for each in self._owned if each.topic not in topics)
-            self._tell(Change.REVOKED, gone)
+            self._add_notice(PartitionsChange.REVOKED, gone)
         return self._notice is None
 
-    def _join(self) -> Send:
+    def _join(self) -> CoordinatorRequest:
         self._state = _State.JOINING
         self._must_rejoin = False
         metadata = encode_subscription(
-            self._topics or (), self._owned, self._owned_since, self._settings.rack
+            self._topics or (), self._owned, self._owned_generation, self._settings.rack
         )
         return join(self._settings, self._member_id, metadata)
 
     def _topics_of_all(self) -> frozenset[str]:
         return frozenset(topic for member in self._members for topic in member.topics)
 
-    def _go_away(self) -> Step:
+    def _leave_as_stale(self) -> Action:
         """The program does not poll any more: let others have its partitions."""
         send = leave(self._settings, self._member_id, "no poll within max_poll_interval_ms")
         if send is None:
-            self._gone_away()
-            return Wait(float("inf"))
+            self._become_stale()
+            return WaitUntil(float("inf"))
         self._is_leaving = True
         return send
 
-    def _gone_away(self) -> None:
+    def _become_stale(self) -> None:
         self._forget_generation(forget_member=True)
-        self._state = _State.AWAY
-        self._tell(Change.LOST, self._owned)
+        self._state = _State.STALE
+        self._add_notice(PartitionsChange.LOST, self._owned)
 
     # -- what came of it
 
-    def answered(self, outcome: Message | HeadraceError, now_ms: float) -> None:
+    def on_response(self, outcome: Message | HeadraceError, now_ms: float) -> None:
         if self._is_leaving:
             self._is_leaving = False
-            self._gone_away()
+            self._become_stale()
             return
         if self._state in (_State.IDLE, _State.FAILED):
             return  # unsubscribed meanwhile
@@ -224,40 +224,40 @@ class ClassicMembership(Membership):
         except MalformedMessage as error:  # from another member, by way of the broker
             self._failed(error, now_ms)
 
-    def _joined(self, answer: JoinGroupResponse) -> None:
-        self._generation = answer.generation_id
-        self._member_id = answer.member_id
-        self._assignor = answer.protocol_name or ""
-        self._members, self._counts, self._shares = [], None, {}
+    def _joined(self, response: JoinGroupResponse) -> None:
+        self._generation = response.generation_id
+        self._member_id = response.member_id
+        self._assignor = response.protocol_name or ""
+        self._members, self._counts, self._assignments = [], None, {}
         self._state = _State.SYNCING
-        if answer.leader == answer.member_id:
-            self._members = [decode_member(member) for member in answer.members]
+        if response.leader == response.member_id:
+            self._members = [decode_member(member) for member in response.members]
             # A static leader that came back is told not to divide anew what others have already.
-            if not answer.skip_assignment:
-                self._state = _State.DIVIDING
+            if not response.skip_assignment:
+                self._state = _State.ASSIGNING
 
-    def _synced(self, answer: SyncGroupResponse, now_ms: float) -> None:
-        assigned = frozenset(decode_assignment(answer.assignment))
+    def _synced(self, response: SyncGroupResponse, now_ms: float) -> None:
+        assigned = frozenset(decode_assignment(response.assignment))
         self._state = _State.STABLE
-        self._owned_since = self._generation
+        self._owned_generation = self._generation
         self._heartbeat_at_ms = now_ms + self._settings.heartbeat_interval_ms
-        self._look_again(now_ms)
+        self._schedule_lookup(now_ms)
         gone, new = self._owned - assigned, assigned - self._owned
         if gone:
-            self._tell(Change.REVOKED, gone)
+            self._add_notice(PartitionsChange.REVOKED, gone)
             # Whoever shall have them gets them in the next round.
             self._must_rejoin = True
-        self._tell(Change.ASSIGNED, new, even_if_empty=True)
+        self._add_notice(PartitionsChange.ASSIGNED, new, even_if_empty=True)
 
-    def _look_again(self, now_ms: float) -> None:
+    def _schedule_lookup(self, now_ms: float) -> None:
         """When to look at topics next: the leader for partitions, a pattern for names."""
-        self._topics_at_ms = float("inf")
+        self._lookup_at_ms = float("inf")
         if self._members or self._pattern is not None:
-            self._topics_at_ms = now_ms + self._topics_age_ms_max
+            self._lookup_at_ms = now_ms + self._topics_age_ms_max
         if self._members and any(not (self._counts or {}).get(t) for t in self._topics_of_all()):
-            self._topics_at_ms = now_ms + min(self._topics_age_ms_max, _MISSING_AGAIN_MS)
+            self._lookup_at_ms = now_ms + min(self._topics_age_ms_max, _MISSING_TOPICS_RETRY_MS)
 
-    def looked_up(self, topics: Collection[SeenTopic] | None, now_ms: float) -> None:
+    def topics_found(self, topics: Collection[FoundTopic] | None, now_ms: float) -> None:
         if topics is None:
             self._failures += 1
             self._retry_at_ms = now_ms + self._backoff.delay_ms(self._failures)
@@ -266,16 +266,16 @@ class ClassicMembership(Membership):
             self._match(self._pattern, topics)
         wanted = self._topics_of_all()
         counts = {topic.name: topic.partitions for topic in topics if topic.name in wanted}
-        if self._state is _State.DIVIDING:
-            self._divide(counts)
+        if self._state is _State.ASSIGNING:
+            self._assign(counts)
         elif self._counts is None:
             self._counts = counts  # an assignment that we did not make ourselves
         elif self._members and counts != self._counts:
             self._must_rejoin = True
-        self._look_again(now_ms)
+        self._schedule_lookup(now_ms)
 
-    def _match(self, pattern: re.Pattern[str], topics: Collection[SeenTopic]) -> None:
-        if self._state is _State.DIVIDING:
+    def _match(self, pattern: re.Pattern[str], topics: Collection[FoundTopic]) -> None:
+        if self._state is _State.ASSIGNING:
             return  # those of all members were asked for, not all there are
         names = frozenset(
             topic.name
@@ -286,10 +286,10 @@ class ClassicMembership(Membership):
             self._topics = names
             self._must_rejoin = True
 
-    def _divide(self, counts: dict[str, int]) -> None:
+    def _assign(self, counts: dict[str, int]) -> None:
         self._counts = counts
-        shares = ASSIGN[self._assignor](counts, self._members)
-        self._shares = {each: encode_assignment(share) for each, share in shares.items()}
+        assignments = ASSIGN[self._assignor](counts, self._members)
+        self._assignments = {each: encode_assignment(share) for each, share in assignments.items()}
         self._state = _State.SYNCING
 
     def _failed(self, error: HeadraceError, now_ms: float) -> None:
@@ -304,14 +304,14 @@ class ClassicMembership(Membership):
         elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             self._forget_generation(forget_member=code is ErrorCode.UNKNOWN_MEMBER_ID)
             self._state = _State.UNJOINED
-        elif code in PASSING:
+        elif code in RETRIABLE_CODES:
             self._failures += 1
             self._retry_at_ms = now_ms + self._backoff.delay_ms(self._failures)
         else:
             self._forget_generation(forget_member=True)
             self._state = _State.FAILED
             self.error = error
-            self._tell(Change.LOST, self._owned)
+            self._add_notice(PartitionsChange.LOST, self._owned)
 
     def _forget_generation(self, *, forget_member: bool) -> None:
         """The group has gone on without us: what we have is no longer ours."""
@@ -319,53 +319,60 @@ class ClassicMembership(Membership):
             # The program hears of what it is being told just now as if it had taken effect.
             self._apply(self._notice)
         self._notice = None
-        self._ahead.clear()
-        self._generation = self._owned_since = _NO_GENERATION
+        self._pending_notices.clear()
+        self._generation = self._owned_generation = _NO_GENERATION
         if forget_member:
             self._member_id = ""
 
     # -- telling the program
 
-    def _tell(
-        self, change: Change, partitions: frozenset[TopicPartition], *, even_if_empty: bool = False
+    def _add_notice(
+        self,
+        change: PartitionsChange,
+        partitions: frozenset[TopicPartition],
+        *,
+        even_if_empty: bool = False,
     ) -> None:
         if partitions or even_if_empty:
-            self._ahead.append(Notice(change, tuple(sorted(partitions))))
+            self._pending_notices.append(RebalanceNotice(change, tuple(sorted(partitions))))
             self._next_notice()
 
     def _next_notice(self) -> None:
-        if self._notice is None and self._ahead:
-            self._notice = self._ahead.popleft()
+        if self._notice is None and self._pending_notices:
+            self._notice = self._pending_notices.popleft()
             self._is_shown = False
 
-    def _apply(self, notice: Notice) -> None:
-        if notice.change is Change.ASSIGNED:
+    def _apply(self, notice: RebalanceNotice) -> None:
+        if notice.change is PartitionsChange.ASSIGNED:
             self._owned |= set(notice.partitions)
         else:
             self._owned -= set(notice.partitions)
 
-    def acknowledge(self, notice: Notice) -> None:
+    def acknowledge(self, notice: RebalanceNotice) -> None:
         if notice is not self._notice:
             return  # overtaken by events
         self._notice = None
         self._apply(notice)
         self._next_notice()
 
-    def come_back(self) -> bool:
-        if self._state is _State.AWAY and self._notice is None:
+    def rejoin_if_stale(self) -> bool:
+        if self._state is _State.STALE and self._notice is None:
             self._state = _State.UNJOINED
             return True
         return False
 
     # -- the end
 
-    def farewell(self) -> Notice | None:
+    def leave_notice(self) -> RebalanceNotice | None:
         if not self._owned:
             return None
         is_member = self._generation != _NO_GENERATION
-        return Notice(Change.REVOKED if is_member else Change.LOST, tuple(sorted(self._owned)))
+        return RebalanceNotice(
+            PartitionsChange.REVOKED if is_member else PartitionsChange.LOST,
+            tuple(sorted(self._owned)),
+        )
 
-    def leave_request(self, reason: str) -> Send | None:
+    def leave_request(self, reason: str) -> CoordinatorRequest | None:
         member_id = self._member_id
         self._forget_generation(forget_member=True)
         self._state = _State.IDLE

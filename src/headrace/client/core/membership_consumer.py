@@ -16,19 +16,19 @@ from uuid import UUID
 
 from headrace.client.core.backoff import Backoff
 from headrace.client.core.consumer_settings import ConsumerSettings
-from headrace.client.core.failures import error_for
-from headrace.client.core.group_models import NOBODY, GroupIdentity
+from headrace.client.core.errors import error_for
+from headrace.client.core.group_models import NO_MEMBER, GroupIdentity
 from headrace.client.core.membership import (
-    PASSING,
-    Change,
-    LookUp,
+    RETRIABLE_CODES,
+    Action,
+    CoordinatorRequest,
+    FindTopics,
+    FoundTopic,
     Membership,
-    Notice,
-    SeenTopic,
-    Send,
-    Step,
+    PartitionsChange,
+    RebalanceNotice,
     Subscription,
-    Wait,
+    WaitUntil,
 )
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import TopicPartition
@@ -42,7 +42,7 @@ from headrace.protocol.messages.consumer_group_heartbeat import (
 _JOIN, _LEAVE, _LEAVE_STATIC = 0, -1, -2
 _FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 # Unnamed topics are asked for again after this long: their metadata may be on its way.
-_LOOKUP_AGAIN_MS = 500
+_LOOKUP_RETRY_MS = 500
 # Patterns and client-made member ids came with v1.
 _VERSION_MIN = 1
 
@@ -69,16 +69,16 @@ class ConsumerMembership(Membership):
         self._target: frozenset[IdPartition] | None = None
         self._owned: frozenset[IdPartition] = frozenset()
         # The partitions of the notice that is being told.
-        self._changing: frozenset[IdPartition] = frozenset()
+        self._notice_partitions: frozenset[IdPartition] = frozenset()
         self._names: dict[UUID, str] = {}
         # The last target that has been reached; None until the first.
-        self._reached: frozenset[IdPartition] | None = None
+        self._reached_target: frozenset[IdPartition] | None = None
         # What the broker knows of us; None: tell it everything.
-        self._known: tuple[Subscription, frozenset[IdPartition]] | None = None
-        self._telling: tuple[Subscription, frozenset[IdPartition]] | None = None
+        self._acknowledged_state: tuple[Subscription, frozenset[IdPartition]] | None = None
+        self._sent_state: tuple[Subscription, frozenset[IdPartition]] | None = None
         self._is_leaving = False
         # Fenced because the program was away: only its next poll makes us join again.
-        self._is_away = False
+        self._is_stale = False
         self._heartbeat_at_ms = 0.0
         self._lookup_at_ms = 0.0
         self._retry_at_ms = 0.0
@@ -97,46 +97,46 @@ class ConsumerMembership(Membership):
     @property
     def identity(self) -> GroupIdentity:
         if self._epoch <= 0:
-            return NOBODY
+            return NO_MEMBER
         return GroupIdentity(self._member_id, self._epoch, self._settings.group_instance_id)
 
     def subscribe(self, subscription: Subscription) -> None:
         self.subscription = subscription
         self.error = None
         if self._state in (_State.IDLE, _State.FAILED):
-            self._join_anew()
+            self._rejoin()
 
     # -- what to do next
 
-    def step(self, now_ms: float) -> Step:
+    def next_action(self, now_ms: float) -> Action:
         if self._state not in (_State.JOINING, _State.JOINED):
-            return Wait(float("inf"))
-        overdue_at_ms = self.clock.overdue_at_ms(now_ms)
+            return WaitUntil(float("inf"))
+        overdue_at_ms = self.poll_timer.expires_at_ms(now_ms)
         if now_ms >= overdue_at_ms:
             self._is_leaving = True
-            return self._send(self._leave_message())
+            return self._send(self._leave_heartbeat())
         if self._retry_at_ms > now_ms:
-            return Wait(min(self._retry_at_ms, overdue_at_ms))
-        if self._has_news() or now_ms >= self._heartbeat_at_ms:
-            return self._send(self._message())
-        unnamed = self._unnamed()
-        if unnamed and now_ms >= self._lookup_at_ms:
-            return LookUp(ids=unnamed)
+            return WaitUntil(min(self._retry_at_ms, overdue_at_ms))
+        if self._has_changes() or now_ms >= self._heartbeat_at_ms:
+            return self._send(self._heartbeat_request())
+        unresolved = self._unresolved_topic_ids()
+        if unresolved and now_ms >= self._lookup_at_ms:
+            return FindTopics(ids=unresolved)
         self._notify()
         wait_ms = min(self._heartbeat_at_ms, overdue_at_ms)
-        return Wait(min(wait_ms, self._lookup_at_ms) if unnamed else wait_ms)
+        return WaitUntil(min(wait_ms, self._lookup_at_ms) if unresolved else wait_ms)
 
-    def _has_news(self) -> bool:
-        if self._known is None or self._state is _State.JOINING:
+    def _has_changes(self) -> bool:
+        if self._acknowledged_state is None or self._state is _State.JOINING:
             return True
-        return self._known != (self.subscription, self._owned)
+        return self._acknowledged_state != (self.subscription, self._owned)
 
-    def _send(self, message: ConsumerGroupHeartbeatRequest) -> Send:
-        return Send(message, ConsumerGroupHeartbeatResponse, version_min=_VERSION_MIN)
+    def _send(self, message: ConsumerGroupHeartbeatRequest) -> CoordinatorRequest:
+        return CoordinatorRequest(message, ConsumerGroupHeartbeatResponse, version_min=_VERSION_MIN)
 
-    def _message(self) -> ConsumerGroupHeartbeatRequest:
-        settings, known = self._settings, self._known
-        self._telling = (self.subscription, self._owned)
+    def _heartbeat_request(self) -> ConsumerGroupHeartbeatRequest:
+        settings, known = self._settings, self._acknowledged_state
+        self._sent_state = (self.subscription, self._owned)
         message = ConsumerGroupHeartbeatRequest(
             group_id=settings.group_id,
             member_id=self._member_id,
@@ -156,7 +156,7 @@ class ConsumerMembership(Membership):
             message.topic_partitions = _by_topic(self._owned)
         return message
 
-    def _leave_message(self) -> ConsumerGroupHeartbeatRequest:
+    def _leave_heartbeat(self) -> ConsumerGroupHeartbeatRequest:
         static = self._settings.group_instance_id is not None
         return ConsumerGroupHeartbeatRequest(
             group_id=self._settings.group_id,
@@ -167,10 +167,10 @@ class ConsumerMembership(Membership):
 
     # -- what came of it
 
-    def answered(self, outcome: Message | HeadraceError, now_ms: float) -> None:
+    def on_response(self, outcome: Message | HeadraceError, now_ms: float) -> None:
         if self._is_leaving:
             self._is_leaving = False
-            self._is_away = True
+            self._is_stale = True
             self._fence()
             return
         if self._state not in (_State.JOINING, _State.JOINED):
@@ -184,7 +184,7 @@ class ConsumerMembership(Membership):
             self._failed(error_for(outcome.error_code, outcome.error_message, what), now_ms)
             return
         self._failures = 0
-        self._known = self._telling
+        self._acknowledged_state = self._sent_state
         self._state = _State.JOINED
         self._epoch = outcome.member_epoch
         self._heartbeat_at_ms = now_ms + outcome.heartbeat_interval_ms
@@ -200,112 +200,115 @@ class ConsumerMembership(Membership):
     def _failed(self, error: HeadraceError, now_ms: float) -> None:
         if error.code in _FENCED:
             self._fence()
-        elif error.code in PASSING:
+        elif error.code in RETRIABLE_CODES:
             self._failures += 1
             self._retry_at_ms = now_ms + self._backoff.delay_ms(self._failures)
             # The broker may or may not have heard us: say everything once more.
-            self._known = None
+            self._acknowledged_state = None
         else:
             self._state = _State.FAILED
             self.error = error
-            self._lose()
+            self._lose_partitions()
 
     def _fence(self) -> None:
         self._state = _State.FENCED
-        self._lose()
-        if not self._owned and not self._is_away:
-            self._join_anew()
+        self._lose_partitions()
+        if not self._owned and not self._is_stale:
+            self._rejoin()
 
-    def _lose(self) -> None:
+    def _lose_partitions(self) -> None:
         self._epoch = _JOIN
         if self._notice is not None and self._is_shown:
             # The program hears of what it is being told just now as if it had taken effect.
-            if self._notice.change is Change.ASSIGNED:
-                self._owned |= self._changing
-            elif self._notice.change is Change.REVOKED:
-                self._owned -= self._changing
+            if self._notice.change is PartitionsChange.ASSIGNED:
+                self._owned |= self._notice_partitions
+            elif self._notice.change is PartitionsChange.REVOKED:
+                self._owned -= self._notice_partitions
         self._notice = None
         if self._owned:
-            self._tell(Change.LOST, self._owned)
+            self._set_notice(PartitionsChange.LOST, self._owned)
 
-    def _join_anew(self) -> None:
+    def _rejoin(self) -> None:
         self._state = _State.JOINING
         self._epoch = _JOIN
-        self._known = self._target = self._reached = None
+        self._acknowledged_state = self._target = self._reached_target = None
         self._owned = frozenset()
-        self._is_away = False
+        self._is_stale = False
         self._retry_at_ms = 0.0
 
-    def looked_up(self, topics: Collection[SeenTopic] | None, now_ms: float) -> None:
+    def topics_found(self, topics: Collection[FoundTopic] | None, now_ms: float) -> None:
         for topic in topics or ():
             self._names[topic.topic_id] = topic.name
-        self._lookup_at_ms = now_ms + _LOOKUP_AGAIN_MS
+        self._lookup_at_ms = now_ms + _LOOKUP_RETRY_MS
         self._notify()
 
-    def _unnamed(self) -> frozenset[UUID]:
+    def _unresolved_topic_ids(self) -> frozenset[UUID]:
         return frozenset(each for each, _ in self._target or () if each not in self._names)
 
     # -- reaching the target
 
-    def come_back(self) -> bool:
+    def rejoin_if_stale(self) -> bool:
         if self._state is _State.FENCED and self._notice is None:
-            self._join_anew()
+            self._rejoin()
             return True
         return False
 
     def _notify(self) -> None:
         """Say what must change next, if anything, unless something is still to be told."""
-        if self._notice is not None or self._target is None or self._target == self._reached:
+        if self._notice is not None or self._target is None or self._target == self._reached_target:
             return
         # Topics without a name yet are left for later; the broker waits until we own them.
         wanted = frozenset(each for each in self._target if each[0] in self._names)
         gone, new = self._owned - wanted, wanted - self._owned
         if gone:
-            self._tell(Change.REVOKED, gone)
-        elif new or (self._reached is None and wanted == self._target):
-            self._tell(Change.ASSIGNED, new)
+            self._set_notice(PartitionsChange.REVOKED, gone)
+        elif new or (self._reached_target is None and wanted == self._target):
+            self._set_notice(PartitionsChange.ASSIGNED, new)
         elif wanted == self._target:
-            self._reached = self._target
+            self._reached_target = self._target
 
-    def _tell(self, change: Change, partitions: frozenset[IdPartition]) -> None:
-        self._notice = Notice(change, self._named(partitions))
+    def _set_notice(self, change: PartitionsChange, partitions: frozenset[IdPartition]) -> None:
+        self._notice = RebalanceNotice(change, self._named(partitions))
         self._is_shown = False
-        self._changing = partitions
+        self._notice_partitions = partitions
 
-    def acknowledge(self, notice: Notice) -> None:
+    def acknowledge(self, notice: RebalanceNotice) -> None:
         if notice is not self._notice:
             return  # overtaken by events
         self._notice = None
-        if notice.change is Change.LOST:
+        if notice.change is PartitionsChange.LOST:
             self._owned = frozenset()
             if self._state is _State.FENCED:
-                self._join_anew()
+                self._rejoin()
             return
-        if notice.change is Change.REVOKED:
-            self._owned -= self._changing
+        if notice.change is PartitionsChange.REVOKED:
+            self._owned -= self._notice_partitions
         else:
             # Though the broker may have changed its mind since: then they are revoked next.
-            self._owned |= self._changing
-            if self._reached is None:
-                self._reached = frozenset()
+            self._owned |= self._notice_partitions
+            if self._reached_target is None:
+                self._reached_target = frozenset()
         self._notify()
 
     # -- the end
 
-    def farewell(self) -> Notice | None:
+    def leave_notice(self) -> RebalanceNotice | None:
         if not self._owned:
             return None
         is_member = self._state is _State.JOINED
-        return Notice(Change.REVOKED if is_member else Change.LOST, self._named(self._owned))
+        return RebalanceNotice(
+            PartitionsChange.REVOKED if is_member else PartitionsChange.LOST,
+            self._named(self._owned),
+        )
 
-    def leave_request(self, reason: str) -> Send | None:  # noqa: ARG002 - the classic one's
-        was_heard = self._known is not None or self._telling is not None
+    def leave_request(self, reason: str) -> CoordinatorRequest | None:  # noqa: ARG002 - the classic one's
+        was_heard = self._acknowledged_state is not None or self._sent_state is not None
         self._state = _State.IDLE
         self._epoch = _JOIN
-        self._notice = self._known = self._telling = None
+        self._notice = self._acknowledged_state = self._sent_state = None
         self._owned = frozenset()
         self.error = None
-        return self._send(self._leave_message()) if was_heard else None
+        return self._send(self._leave_heartbeat()) if was_heard else None
 
     def commit_refused(self, error: HeadraceError) -> None:
         if self._state is _State.JOINED and error.code in _FENCED:

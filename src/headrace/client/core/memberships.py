@@ -1,10 +1,10 @@
 """The membership that a consumer's settings ask for."""
 
 from headrace.client.core.consumer_settings import ConsumerSettings
-from headrace.client.core.flows import Session
 from headrace.client.core.membership import Membership
 from headrace.client.core.membership_classic import ClassicMembership
 from headrace.client.core.membership_consumer import ConsumerMembership
+from headrace.client.core.operations import Session
 
 
 def make_membership(session: Session, settings: ConsumerSettings) -> Membership:

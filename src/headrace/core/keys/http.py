@@ -1,4 +1,4 @@
-"""The HTTP door: where it listens, whom it answers, how much it holds."""
+"""The HTTP listener: its address, the clients it serves, how much it holds."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -30,18 +30,18 @@ class HttpKeys:
         ConfigType.STRING,
         "127.0.0.1:8080",
         DoorAddress(),
-        doc="Headrace only. Where the HTTP door listens; `off`: nowhere. Also `--http`.",
+        doc="Headrace only. Address of the HTTP listener; `off`: none. Also `--http`.",
     )
     http_allowed_hosts: tuple[str, ...] = key(
         ConfigType.LIST,
         (),
-        doc="Headrace only. Names by which the HTTP door is reached, beside localhost and its "
+        doc="Headrace only. Names by which the HTTP listener is reached, beside localhost and its "
         "address; `*`: any. Other names are refused, since they may be a foreign page's doing.",
     )
     http_allowed_origins: tuple[str, ...] = key(
         ConfigType.LIST,
         (),
-        doc="Headrace only. Origins whose pages may call the HTTP door from a browser, as "
+        doc="Headrace only. Origins whose pages may call the HTTP listener from a browser, as "
         "`http://localhost:3000`; `*`: any.",
     )
     http_body_bytes_max: int = key(

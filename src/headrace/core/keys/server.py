@@ -25,7 +25,7 @@ class ServerKeys:
         _INT, 0, Range(0), doc="Number of this broker in its cluster. Kafka has no default here."
     )
     broker_rack: str | None = key(
-        _STRING, None, doc="Rack of this broker, told to clients in Metadata."
+        _STRING, None, doc="Rack of this broker, sent to clients in Metadata."
     )
     listeners: tuple[str, ...] = key(
         _LIST,
@@ -36,8 +36,8 @@ class ServerKeys:
     advertised_listeners: tuple[str, ...] | None = key(
         _LIST,
         None,
-        doc="Addresses that clients are told, by listener name. A listener that is not named here "
-        "advertises the host it is bound to, or, when bound to every interface, the address "
+        doc="Addresses that are sent to clients, by listener name. A listener that is not named "
+        "here advertises the host it is bound to, or, when bound to every interface, the address "
         "at which the asking client reached it.",
     )
     listener_security_protocol_map: str = key(

@@ -1,4 +1,4 @@
-"""The text door: where it listens and how much one client may ask of it."""
+"""The text listener: its address, and how much one client may ask of it."""
 
 from dataclasses import dataclass
 
@@ -14,28 +14,28 @@ class TextKeys:
         ConfigType.STRING,
         "127.0.0.1:7070",
         DoorAddress(),
-        doc="Headrace only. Where the text door listens; `off`: nowhere. Also `--text`.",
+        doc="Headrace only. Address of the text listener; `off`: none. Also `--text`.",
     )
     text_connections_max: int = key(
-        ConfigType.INT, 500, Range(1), doc="Headrace only. Clients of the text door at most."
+        ConfigType.INT, 500, Range(1), doc="Headrace only. Clients of the text listener at most."
     )
     text_idle_timeout_ms: int = key(
         ConfigType.INT,
         600_000,
         Range(100),
-        doc="Headrace only. A client of the text door that neither asks nor reads for so long is "
-        "cut off.",
+        doc="Headrace only. A client of the text listener that neither asks nor reads for so long "
+        "is cut off.",
     )
     text_line_bytes_max: int = key(
         ConfigType.INT,
         64 * 1024,
         Range(64, INT_MAX),
-        doc="Headrace only. Longest line that the text door reads; a longer one ends "
+        doc="Headrace only. Longest line that the text listener reads; a longer one ends "
         "the connection.",
     )
     text_payload_bytes_max: int = key(
         ConfigType.INT,
         1_000_000,
         Range(1, INT_MAX),
-        doc="Headrace only. Largest payload that the text door takes with LENGTH.",
+        doc="Headrace only. Largest payload that the text listener takes with LENGTH.",
     )

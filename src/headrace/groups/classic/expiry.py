@@ -5,19 +5,23 @@ import logging
 from headrace.groups.classic.group import ClassicGroup, State
 from headrace.groups.classic.rebalance import (
     complete_join,
-    join_time_is_up,
     rebalance_or_complete,
+    rebalance_timed_out,
     remove_member,
 )
-from headrace.groups.step import Step
+from headrace.groups.result import Result
 
 logger = logging.getLogger(__name__)
 
 
-def expire(group: ClassicGroup, step: Step) -> None:
+def expire(group: ClassicGroup, result: Result) -> None:
     """Drop whoever was silent for too long, and go on with a rebalance that waited enough."""
-    now_ms = step.now_ms
-    lapsed = [member_id for member_id, deadline in group.pending.items() if deadline <= now_ms]
+    now_ms = result.now_ms
+    lapsed = [
+        member_id
+        for member_id, deadline in group.pending_join_members.items()
+        if deadline <= now_ms
+    ]
     for member_id in lapsed:
         group.remove(member_id)
     silent = [
@@ -29,24 +33,26 @@ def expire(group: ClassicGroup, step: Step) -> None:
     ]
     for member_id in silent:
         logger.info("member failed: group=%s member=%s", group.group_id, member_id)
-        remove_member(group, member_id, step)
+        remove_member(group, member_id, result)
     if silent and group.state in (State.STABLE, State.COMPLETING_REBALANCE):
-        rebalance_or_complete(group, step, f"{len(silent)} members were silent for too long")
+        rebalance_or_complete(group, result, f"{len(silent)} members were silent for too long")
     elif (
-        (silent or lapsed) and group.state is State.PREPARING_REBALANCE and group.everybody_joined()
+        (silent or lapsed)
+        and group.state is State.PREPARING_REBALANCE
+        and group.has_all_members_joined()
     ):
-        complete_join(group, step)
+        complete_join(group, result)
     if group.join_deadline_ms is not None and group.join_deadline_ms <= now_ms:
-        join_time_is_up(group, step)
+        rebalance_timed_out(group, result)
     if group.sync_deadline_ms is not None and group.sync_deadline_ms <= now_ms:
-        _sync_time_is_up(group, step)
+        _sync_timed_out(group, result)
 
 
-def _sync_time_is_up(group: ClassicGroup, step: Step) -> None:
+def _sync_timed_out(group: ClassicGroup, result: Result) -> None:
     """Members that took the generation and never asked for their share have gone."""
     group.sync_deadline_ms = None
-    missing = [each for each in group.missing_syncs if each in group.members]
+    missing = [each for each in group.pending_sync_members if each in group.members]
     for member_id in missing:
-        remove_member(group, member_id, step)
+        remove_member(group, member_id, result)
     if missing and group.state in (State.STABLE, State.COMPLETING_REBALANCE):
-        rebalance_or_complete(group, step, f"{len(missing)} members did not sync")
+        rebalance_or_complete(group, result, f"{len(missing)} members did not sync")

@@ -6,9 +6,9 @@ from contextlib import suppress
 from enum import Enum
 
 from headrace.core.errors import ApiError, ErrorCode, MalformedMessage
-from headrace.groups.classic.member import Member, Protocols
+from headrace.groups.classic.member import ClassicMember, Protocols
 from headrace.groups.records import GroupRecord
-from headrace.groups.step import Token
+from headrace.groups.result import Reply
 from headrace.protocol.schemas.consumer_protocol import (
     METADATA_ITEMS_MAX,
     ConsumerProtocolSubscription,
@@ -52,12 +52,12 @@ class ClassicGroup:
         """None for a group that only stores offsets."""
         self.protocol: str | None = None
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicMember] = {}
         self.instances: dict[str, str] = {}
-        """Member ids of static members, by their instance ids."""
-        self.pending: dict[str, int] = {}
+        """ClassicMember ids of static members, by their instance ids."""
+        self.pending_join_members: dict[str, int] = {}
         """Ids handed out and not yet used, and when they lapse."""
-        self.missing_syncs: set[str] = set()
+        self.pending_sync_members: set[str] = set()
         self.subscribed_topics: frozenset[str] | None = None
         """None where the members' metadata cannot be read."""
         self.join_deadline_ms: int | None = None
@@ -77,7 +77,7 @@ class ClassicGroup:
 
     def is_joining(self) -> bool:
         """Whether ids were handed out that may still be used."""
-        return bool(self.pending)
+        return bool(self.pending_join_members)
 
     def check_member(self, member_id: str, instance_id: str | None) -> None:
         """Refuse whoever is not in the group, or was replaced by a newer instance."""
@@ -145,16 +145,16 @@ class ClassicGroup:
             for member in self.members.values()
             if member.deadline_ms is not None and (member.is_new or not member.is_waiting)
         ]
-        times += self.pending.values()
+        times += self.pending_join_members.values()
         times += (t for t in (self.join_deadline_ms, self.sync_deadline_ms) if t is not None)
         return min(times, default=None)
 
-    def parked(self) -> list[Token]:
+    def waiting_replies(self) -> list[Reply]:
         """Joins and syncs that are not answered yet."""
         return [
             token
             for member in self.members.values()
-            for token in (member.joining, member.syncing)
+            for token in (member.join_reply, member.sync_reply)
             if token is not None
         ]
 
@@ -165,13 +165,13 @@ class ClassicGroup:
 
     # Members
 
-    def add(self, member: Member, protocol_type: str) -> None:
+    def add(self, member: ClassicMember, protocol_type: str) -> None:
         if not self.members:
             self.protocol_type = protocol_type
         if member.instance_id is not None:
             self.instances[member.instance_id] = member.member_id
         self.members[member.member_id] = member
-        self.pending.pop(member.member_id, None)
+        self.pending_join_members.pop(member.member_id, None)
         if self.leader is None:
             self.leader = member.member_id
 
@@ -181,16 +181,16 @@ class ClassicGroup:
             self.instances.pop(member.instance_id, None)
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
-        self.pending.pop(member_id, None)
-        self.missing_syncs.discard(member_id)
+        self.pending_join_members.pop(member_id, None)
+        self.pending_sync_members.discard(member_id)
 
-    def move_to(self, state: State, time_ms: int) -> None:
+    def transition_to(self, state: State, time_ms: int) -> None:
         self.previous_state, self.state = self.state, state
         self.state_since_ms = time_ms
 
-    def everybody_joined(self) -> bool:
-        return not self.pending and all(
-            member.joining is not None for member in self.members.values()
+    def has_all_members_joined(self) -> bool:
+        return not self.pending_join_members and all(
+            member.join_reply is not None for member in self.members.values()
         )
 
     def rebalance_timeout_ms(self) -> int:
@@ -286,9 +286,9 @@ class ClassicGroup:
         return group
 
 
-def _members_of(stored: Iterable[MemberMetadata], protocol: str | None) -> Iterable[Member]:
+def _members_of(stored: Iterable[MemberMetadata], protocol: str | None) -> Iterable[ClassicMember]:
     for each in stored:
-        yield Member(
+        yield ClassicMember(
             each.member_id,
             each.group_instance_id,
             each.client_id,

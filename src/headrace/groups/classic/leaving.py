@@ -7,41 +7,43 @@ from headrace.groups.classic.rebalance import (
     rebalance_or_complete,
     remove_member,
 )
-from headrace.groups.step import Step
+from headrace.groups.result import Result
 from headrace.protocol.messages.leave_group import MemberIdentity, MemberResponse
 
 
-def leave(group: ClassicGroup, members: list[MemberIdentity], step: Step) -> list[MemberResponse]:
+def leave(
+    group: ClassicGroup, members: list[MemberIdentity], result: Result
+) -> list[MemberResponse]:
     """Remove each of them; the outcome of each is a value."""
-    answers = [
+    responses = [
         MemberResponse(
             member_id=each.member_id,
             group_instance_id=each.group_instance_id,
-            error_code=_remove(group, each, step),
+            error_code=_remove(group, each, result),
         )
         for each in members
     ]
-    if any(answer.error_code == ErrorCode.NONE for answer in answers):
+    if any(answer.error_code == ErrorCode.NONE for answer in responses):
         if group.state is State.PREPARING_REBALANCE:
-            maybe_complete_join(group, step)
+            maybe_complete_join(group, result)
         elif group.state is not State.EMPTY:
-            rebalance_or_complete(group, step, "members left")
-    return answers
+            rebalance_or_complete(group, result, "members left")
+    return responses
 
 
-def _remove(group: ClassicGroup, identity: MemberIdentity, step: Step) -> ErrorCode:
+def _remove(group: ClassicGroup, identity: MemberIdentity, result: Result) -> ErrorCode:
     member_id, instance_id = identity.member_id, identity.group_instance_id
     if not member_id:
         # An operator removes a static member and need not know the id it has at present.
         member_id = group.instances.get(instance_id or "", "")
         if not member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID
-    if member_id in group.pending:
+    if member_id in group.pending_join_members:
         group.remove(member_id)
         return ErrorCode.NONE
     try:
         group.check_member(member_id, instance_id)
     except ApiError as error:
         return error.code
-    remove_member(group, member_id, step)
+    remove_member(group, member_id, result)
     return ErrorCode.NONE

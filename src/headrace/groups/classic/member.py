@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from headrace.groups.step import Token
+from headrace.groups.result import Reply
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names and metadata of the assignors a member offers, the best liked first."""
 
 
 @dataclass(slots=True)
-class Member:
+class ClassicMember:
     """What a member told about itself, its share, and the requests of it that are parked."""
 
     member_id: str
@@ -20,9 +20,9 @@ class Member:
     session_timeout_ms: int
     protocols: Protocols
     assignment: bytes = b""
-    joining: Token | None = None
+    join_reply: Reply | None = None
     """Its JoinGroup, parked until the rebalance is through."""
-    syncing: Token | None = None
+    sync_reply: Reply | None = None
     """Its SyncGroup, parked until the leader has sent the assignment."""
     is_new: bool = False
     """Has not been told its id yet, so it cannot send heartbeats."""
@@ -32,7 +32,7 @@ class Member:
     @property
     def is_waiting(self) -> bool:
         """Has a request with us, so we are the ones who are late."""
-        return self.joining is not None or self.syncing is not None
+        return self.join_reply is not None or self.sync_reply is not None
 
     def metadata(self, protocol: str | None) -> bytes:
         for name, metadata in self.protocols:

@@ -4,8 +4,8 @@ import logging
 
 from headrace.core.errors import ErrorCode
 from headrace.groups.classic.group import ClassicGroup, State
-from headrace.groups.classic.member import Member
-from headrace.groups.step import Step
+from headrace.groups.classic.member import ClassicMember
+from headrace.groups.result import Result
 from headrace.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from headrace.protocol.messages.sync_group import SyncGroupResponse
 
@@ -14,23 +14,23 @@ logger = logging.getLogger(__name__)
 REBALANCEABLE = (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY)
 
 
-def rebalance_or_complete(group: ClassicGroup, step: Step, reason: str) -> None:
+def rebalance_or_complete(group: ClassicGroup, result: Result, reason: str) -> None:
     """Something changed: begin a rebalance, or see if the one under way is through."""
     if group.state in REBALANCEABLE:
-        prepare(group, step, reason)
+        prepare_rebalance(group, result, reason)
     else:
-        maybe_complete_join(group, step)
+        maybe_complete_join(group, result)
 
 
-def prepare(group: ClassicGroup, step: Step, reason: str) -> None:
+def prepare_rebalance(group: ClassicGroup, result: Result, reason: str) -> None:
     """Call everybody back: members learn of it from their heartbeats and join again."""
     if group.state is State.COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = b""
-            refuse_sync(member, step, ErrorCode.REBALANCE_IN_PROGRESS)
+            fail_sync(member, result, ErrorCode.REBALANCE_IN_PROGRESS)
     group.sync_deadline_ms = None
     initial = group.state is State.EMPTY
-    group.move_to(State.PREPARING_REBALANCE, step.time_ms)
+    group.transition_to(State.PREPARING_REBALANCE, result.time_ms)
     logger.info(
         "rebalance: group=%s generation=%d members=%d reason=%s",
         group.group_id,
@@ -40,107 +40,111 @@ def prepare(group: ClassicGroup, step: Step, reason: str) -> None:
     )
     if initial:
         # Others are likely about to start too; one rebalance with all of them is cheaper.
-        delay_ms = step.settings.initial_rebalance_delay_ms
+        delay_ms = result.settings.initial_rebalance_delay_ms
         group.extension_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
         group.member_added = False
-        group.join_deadline_ms = step.now_ms + delay_ms
-    elif group.everybody_joined():
-        complete_join(group, step)
+        group.join_deadline_ms = result.now_ms + delay_ms
+    elif group.has_all_members_joined():
+        complete_join(group, result)
     else:
-        group.join_deadline_ms = step.now_ms + group.rebalance_timeout_ms()
+        group.join_deadline_ms = result.now_ms + group.rebalance_timeout_ms()
 
 
-def maybe_complete_join(group: ClassicGroup, step: Step) -> None:
+def maybe_complete_join(group: ClassicGroup, result: Result) -> None:
     """Go on as soon as everybody is there; an initial delay is waited out."""
     if (
         group.state is State.PREPARING_REBALANCE
         and group.previous_state is not State.EMPTY
-        and group.everybody_joined()
+        and group.has_all_members_joined()
     ):
-        complete_join(group, step)
+        complete_join(group, result)
 
 
-def join_time_is_up(group: ClassicGroup, step: Step) -> None:
+def rebalance_timed_out(group: ClassicGroup, result: Result) -> None:
     """The initial delay or the rebalance timeout has passed."""
     if group.extension_ms and group.member_added:
         group.member_added = False
-        delay_ms = min(step.settings.initial_rebalance_delay_ms, group.extension_ms)
+        delay_ms = min(result.settings.initial_rebalance_delay_ms, group.extension_ms)
         group.extension_ms = max(group.extension_ms - delay_ms, 0)
-        group.join_deadline_ms = step.now_ms + delay_ms
+        group.join_deadline_ms = result.now_ms + delay_ms
         return
-    complete_join(group, step)
+    complete_join(group, result)
 
 
-def complete_join(group: ClassicGroup, step: Step) -> None:
+def complete_join(group: ClassicGroup, result: Result) -> None:
     """Begin the next generation with those who came; static members may be late."""
     group.join_deadline_ms = group.extension_ms = None
-    for member in [each for each in group.members.values() if each.joining is None]:
+    for member in [each for each in group.members.values() if each.join_reply is None]:
         if member.instance_id is None:
             group.remove(member.member_id)
     if group.members and not _elect_leader(group):
         # Only static members, and none of them came: their sessions decide.
-        group.join_deadline_ms = step.now_ms + group.rebalance_timeout_ms()
+        group.join_deadline_ms = result.now_ms + group.rebalance_timeout_ms()
         return
     group.generation += 1
-    group.missing_syncs.clear()
+    group.pending_sync_members.clear()
     if not group.members:
-        _become_empty(group, step)
+        _become_empty(group, result)
         return
     group.protocol = group.select_protocol()
     group.read_subscriptions()
-    group.move_to(State.COMPLETING_REBALANCE, step.time_ms)
+    group.transition_to(State.COMPLETING_REBALANCE, result.time_ms)
     for member in group.members.values():
-        token, member.joining = member.joining, None
-        if token is not None:
-            step.answer(token, joined(group, member))
-        heard_of(member, step)
+        reply, member.join_reply = member.join_reply, None
+        if reply is not None:
+            result.reply(reply, join_response(group, member))
+        restart_session_timer(member, result)
         member.is_new = False
-        group.missing_syncs.add(member.member_id)
-    group.sync_deadline_ms = step.now_ms + group.rebalance_timeout_ms()
+        group.pending_sync_members.add(member.member_id)
+    group.sync_deadline_ms = result.now_ms + group.rebalance_timeout_ms()
 
 
 def _elect_leader(group: ClassicGroup) -> bool:
     """The leader must be somebody who is here to compute the assignment."""
     leader = group.members.get(group.leader or "")
-    if leader is None or leader.joining is None:
-        present = (m.member_id for m in group.members.values() if m.joining is not None)
+    if leader is None or leader.join_reply is None:
+        present = (m.member_id for m in group.members.values() if m.join_reply is not None)
         group.leader = next(present, group.leader)
         leader = group.members.get(group.leader or "")
-    return leader is not None and leader.joining is not None
+    return leader is not None and leader.join_reply is not None
 
 
-def _become_empty(group: ClassicGroup, step: Step) -> None:
+def _become_empty(group: ClassicGroup, result: Result) -> None:
     group.protocol = None
     group.read_subscriptions()
-    group.move_to(State.EMPTY, step.time_ms)
+    group.transition_to(State.EMPTY, result.time_ms)
     logger.info("group is empty: group=%s generation=%d", group.group_id, group.generation)
-    step.write_applied(group.record())
+    result.append_applied(group.record())
 
 
-def remove_member(group: ClassicGroup, member_id: str, step: Step) -> None:
+def remove_member(group: ClassicGroup, member_id: str, result: Result) -> None:
     """Take a member out; whoever still waits for its answers is told to come in anew."""
     member = group.members[member_id]
-    token, member.joining = member.joining, None
-    if token is not None:
-        step.answer(token, join_refused(ErrorCode.UNKNOWN_MEMBER_ID))
-    refuse_sync(member, step, ErrorCode.UNKNOWN_MEMBER_ID)
+    reply, member.join_reply = member.join_reply, None
+    if reply is not None:
+        result.reply(reply, join_error(ErrorCode.UNKNOWN_MEMBER_ID))
+    fail_sync(member, result, ErrorCode.UNKNOWN_MEMBER_ID)
     group.remove(member_id)
 
 
-def heard_of(member: Member, step: Step) -> None:
+def restart_session_timer(member: ClassicMember, result: Result) -> None:
     """A sign of life: a whole session from now on."""
-    member.deadline_ms = step.now_ms + member.session_timeout_ms
+    member.deadline_ms = result.now_ms + member.session_timeout_ms
 
 
-def refuse_sync(member: Member, step: Step, code: ErrorCode) -> None:
-    token, member.syncing = member.syncing, None
-    if token is not None:
-        heard_of(member, step)
-        step.answer(token, SyncGroupResponse(error_code=code, assignment=b""))
+def fail_sync(member: ClassicMember, result: Result, code: ErrorCode) -> None:
+    reply, member.sync_reply = member.sync_reply, None
+    if reply is not None:
+        restart_session_timer(member, result)
+        result.reply(reply, SyncGroupResponse(error_code=code, assignment=b""))
 
 
-def joined(
-    group: ClassicGroup, member: Member, *, skip_assignment: bool = False, leader: str | None = None
+def join_response(
+    group: ClassicGroup,
+    member: ClassicMember,
+    *,
+    skip_assignment: bool = False,
+    leader: str | None = None,
 ) -> JoinGroupResponse:
     """The answer to a join: the generation, and for the leader the members to assign to."""
     leads = group.leader == member.member_id
@@ -164,7 +168,7 @@ def joined(
     )
 
 
-def join_refused(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
     return JoinGroupResponse(
         error_code=code,
         generation_id=-1,

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from headrace.core.errors import ApiError, ErrorCode, MalformedMessage
 from headrace.groups.consumer import records as written
-from headrace.groups.consumer.draft import Circumstances, Decided, Draft
+from headrace.groups.consumer.draft import Decision, Draft, GroupContext
 from headrace.groups.consumer.group import ConsumerGroup
 from headrace.groups.consumer.heartbeat import check_size, move_member, replace_member
 from headrace.groups.consumer.leaving import remove_members
-from headrace.groups.consumer.members import ClassicProtocols, Member, MemberState
+from headrace.groups.consumer.members import ClassicProtocols, ConsumerMember, MemberState
 from headrace.groups.consumer.migration import (
     CONSUMER_PROTOCOL_TYPE,
     ClassicGroupState,
@@ -43,15 +43,15 @@ MEMBER_ID_REQUIRED_SINCE = 4
 def join(
     group: ConsumerGroup,
     request: JoinGroupRequest,
-    around: Circumstances,
+    context: GroupContext,
     *,
     client_id: str,
     client_host: str,
     api_version: int,
     new_member_id: str,
-) -> Decided[JoinGroupResponse]:
+) -> Decision[JoinGroupResponse]:
     """Take a classic member in, or move it on."""
-    draft = Draft(group, around)
+    draft = Draft(group, context)
     member_id = request.member_id or new_member_id
     check_size(draft, member_id, request.group_instance_id)
     classic = ClassicProtocols(
@@ -62,7 +62,7 @@ def join(
     subscription = _subscription(classic)
     needs_id = not request.member_id and request.group_instance_id is None
     if needs_id and api_version >= MEMBER_ID_REQUIRED_SINCE:
-        return Decided(
+        return Decision(
             JoinGroupResponse(
                 error_code=ErrorCode.MEMBER_ID_REQUIRED,
                 leader="",
@@ -74,17 +74,17 @@ def join(
     member, replaced = _joining(draft, request, member_id)
     _update(draft, member, request, classic, subscription, client_id, client_host)
     refresh_target(draft)
-    moved = move_member(draft, member_id, owned_by(subscription.owned_partitions, around.topics))
-    became = _downgrade_after(draft, replaced)
+    moved = move_member(draft, member_id, owned_by(subscription.owned_partitions, context.topics))
+    downgraded_group = _downgrade_after(draft, replaced)
     draft.stop_timer(TimerKind.JOIN, member_id)
     draft.start_timer(TimerKind.SESSION, member_id, request.session_timeout_ms)
     draft.start_timer(TimerKind.SYNC, member_id, moved.rebalance_timeout_ms)
-    return draft.decided(_joined(moved, classic), downgraded=became)
+    return draft.decision(_joined(moved, classic), downgraded=downgraded_group)
 
 
 def sync(
-    group: ConsumerGroup, request: SyncGroupRequest, around: Circumstances
-) -> Decided[SyncGroupResponse]:
+    group: ConsumerGroup, request: SyncGroupRequest, context: GroupContext
+) -> Decision[SyncGroupResponse]:
     """Hand a classic member its assignment."""
     member, classic = _known(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
@@ -95,25 +95,25 @@ def sync(
             f"A new rebalance is triggered in group {group.group_id} and member "
             f"{member.member_id} should rejoin to catch up.",
         )
-    draft = Draft(group, around)
+    draft = Draft(group, context)
     draft.stop_timer(TimerKind.SYNC, member.member_id)
     draft.start_timer(TimerKind.SESSION, member.member_id, classic.session_timeout_ms)
-    return draft.decided(
+    return draft.decision(
         SyncGroupResponse(
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignment=encoded_assignment(member.assigned, classic.protocols, around.topics),
+            assignment=encoded_assignment(member.assigned, classic.protocols, context.topics),
         )
     )
 
 
 def heartbeat(
-    group: ConsumerGroup, request: HeartbeatRequest, around: Circumstances
-) -> Decided[HeartbeatResponse]:
+    group: ConsumerGroup, request: HeartbeatRequest, context: GroupContext
+) -> Decision[HeartbeatResponse]:
     """Keep a classic member alive; tell it to rejoin when there is something to do."""
     member, classic = _known(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
-    draft = Draft(group, around)
+    draft = Draft(group, context)
     refresh_subscriptions(draft, bump=False)
     draft.start_timer(TimerKind.SESSION, member.member_id, classic.session_timeout_ms)
     code = ErrorCode.NONE
@@ -122,32 +122,32 @@ def heartbeat(
         draft.start_timer(
             TimerKind.JOIN, member.member_id, member.rebalance_timeout_ms, unless_running=True
         )
-    return draft.decided(HeartbeatResponse(error_code=code))
+    return draft.decision(HeartbeatResponse(error_code=code))
 
 
 def leave(
-    group: ConsumerGroup, request: LeaveGroupRequest, around: Circumstances
-) -> Decided[LeaveGroupResponse]:
+    group: ConsumerGroup, request: LeaveGroupRequest, context: GroupContext
+) -> Decision[LeaveGroupResponse]:
     """Remove those members that exist; the others are told why not."""
     identities = request.members or [MemberIdentity(member_id=request.member_id)]
-    gone: dict[str, Member] = {}
-    answers: list[MemberResponse] = []
+    gone: dict[str, ConsumerMember] = {}
+    responses: list[MemberResponse] = []
     # By instance id in one look: a client decides how many it names.
     instances = {each.instance_id: each for each in group.members.values() if each.instance_id}
     for identity in identities:
-        answer = MemberResponse(
+        response = MemberResponse(
             member_id=identity.member_id, group_instance_id=identity.group_instance_id
         )
         try:
             member = _leaving(group, identity, instances)
-            answer.member_id = member.member_id
+            response.member_id = member.member_id
             gone[member.member_id] = member
         except ApiError as error:
-            answer.error_code = error.code
-        answers.append(answer)
-    draft = Draft(group, around)
-    became = remove_members(draft, list(gone.values())) if gone else None
-    return draft.decided(LeaveGroupResponse(members=answers), downgraded=became)
+            response.error_code = error.code
+        responses.append(response)
+    draft = Draft(group, context)
+    downgraded_group = remove_members(draft, list(gone.values())) if gone else None
+    return draft.decision(LeaveGroupResponse(members=responses), downgraded=downgraded_group)
 
 
 _NULLABLE_NAMES_SINCE = 7
@@ -161,7 +161,7 @@ def _check_protocols(
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not common:
         raise ApiError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-            f"Member {member_id}'s protocols are not supported.",
+            f"ConsumerMember {member_id}'s protocols are not supported.",
         )
 
 
@@ -176,23 +176,23 @@ def _subscription(classic: ClassicProtocols) -> ConsumerProtocolSubscription:
 
 def _joining(
     draft: Draft, request: JoinGroupRequest, member_id: str
-) -> tuple[Member, Member | None]:
+) -> tuple[ConsumerMember, ConsumerMember | None]:
     """The member that joins, and the static one it takes the place of, if there is one."""
     group = draft.group
     instance_id = request.group_instance_id
     if instance_id is None:
-        return group.members.get(member_id, Member(member_id)), None
+        return group.members.get(member_id, ConsumerMember(member_id)), None
     if request.member_id:
         return group.static_member_as(instance_id, member_id), None
     existing = group.static_member(instance_id)
     if existing is None:
-        return Member(member_id), None
+        return ConsumerMember(member_id), None
     return replace_member(draft, existing, member_id), existing
 
 
 def _update(
     draft: Draft,
-    member: Member,
+    member: ConsumerMember,
     request: JoinGroupRequest,
     classic: ClassicProtocols,
     subscription: ConsumerProtocolSubscription,
@@ -225,10 +225,10 @@ def _update(
     )
 
 
-def _downgrade_after(draft: Draft, replaced: Member | None) -> ClassicGroupState | None:
+def _downgrade_after(draft: Draft, replaced: ConsumerMember | None) -> ClassicGroupState | None:
     """A static member may have taken the place of the last one of the consumer protocol."""
     members = draft.group.members.values()
-    settings = draft.around.settings
+    settings = draft.context.settings
     if (
         replaced is None
         or replaced.uses_classic_protocol
@@ -238,13 +238,13 @@ def _downgrade_after(draft: Draft, replaced: Member | None) -> ClassicGroupState
     ):
         return None
     records, state = downgraded(
-        draft.group, members, topics=draft.around.topics, time_ms=draft.around.time_ms
+        draft.group, members, topics=draft.context.topics, time_ms=draft.context.time_ms
     )
     draft.write_all(records)
     return state
 
 
-def _joined(member: Member, classic: ClassicProtocols) -> JoinGroupResponse:
+def _joined(member: ConsumerMember, classic: ClassicProtocols) -> JoinGroupResponse:
     return JoinGroupResponse(
         generation_id=member.epoch,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
@@ -257,7 +257,7 @@ def _joined(member: Member, classic: ClassicProtocols) -> JoinGroupResponse:
 
 def _known(
     group: ConsumerGroup, member_id: str, instance_id: str | None
-) -> tuple[Member, ClassicProtocols]:
+) -> tuple[ConsumerMember, ClassicProtocols]:
     if instance_id is None:
         member = group.member(member_id)
     else:
@@ -265,14 +265,14 @@ def _known(
     if member.classic is None:
         raise ApiError(
             ErrorCode.UNKNOWN_MEMBER_ID,
-            f"Member {member.member_id} does not use the classic protocol.",
+            f"ConsumerMember {member.member_id} does not use the classic protocol.",
         )
     return member, member.classic
 
 
 def _leaving(
-    group: ConsumerGroup, identity: MemberIdentity, instances: Mapping[str, Member]
-) -> Member:
+    group: ConsumerGroup, identity: MemberIdentity, instances: Mapping[str, ConsumerMember]
+) -> ConsumerMember:
     """Who leaves, of either protocol: an administrator sends this too, by instance id alone."""
     instance_id = identity.group_instance_id
     if instance_id is None:
@@ -285,7 +285,7 @@ def _leaving(
     return member
 
 
-def _check_generation(member: Member, generation_id: int) -> None:
+def _check_generation(member: ConsumerMember, generation_id: int) -> None:
     if generation_id != member.epoch:
         raise ApiError(
             ErrorCode.ILLEGAL_GENERATION,
@@ -295,7 +295,7 @@ def _check_generation(member: Member, generation_id: int) -> None:
 
 
 def _check_sync_protocol(
-    member: Member, classic: ClassicProtocols, request: SyncGroupRequest
+    member: ConsumerMember, classic: ClassicProtocols, request: SyncGroupRequest
 ) -> None:
     name = classic.protocols[0][0]
     if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
@@ -312,7 +312,7 @@ def _check_sync_protocol(
         )
 
 
-def _must_rejoin(group: ConsumerGroup, member: Member) -> bool:
+def _must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Behind the group, with something to give up, or with something free to take."""
     if member.epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True

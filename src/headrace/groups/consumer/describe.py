@@ -6,7 +6,7 @@ from headrace.core.errors import ApiError
 from headrace.groups.consumer import records as written
 from headrace.groups.consumer.assignors.model import TopicIdPartition
 from headrace.groups.consumer.group import ConsumerGroup
-from headrace.groups.consumer.members import Member
+from headrace.groups.consumer.members import ConsumerMember
 from headrace.groups.consumer.topics import TopicsView
 from headrace.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -31,7 +31,7 @@ def describe(group: ConsumerGroup, topics: TopicsView, default_assignor: str) ->
     )
 
 
-def undescribed(group_id: str, error: ApiError) -> DescribedGroup:
+def describe_error(group_id: str, error: ApiError) -> DescribedGroup:
     """A group that could not be looked at."""
     return DescribedGroup(
         error_code=error.code,
@@ -45,7 +45,7 @@ def undescribed(group_id: str, error: ApiError) -> DescribedGroup:
     )
 
 
-def _member(group: ConsumerGroup, member: Member, topics: TopicsView) -> DescribedMember:
+def _member(group: ConsumerGroup, member: ConsumerMember, topics: TopicsView) -> DescribedMember:
     return DescribedMember(
         member_id=member.member_id,
         instance_id=member.instance_id,

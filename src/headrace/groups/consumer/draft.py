@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Decided(Generic[R]):
+class Decision(Generic[R]):
     """What a request comes to: records to append and apply, then `settle` and the answer."""
 
     response: R
@@ -26,7 +26,7 @@ class Decided(Generic[R]):
     downgraded: ClassicGroupState | None = None
     """The classic group that is left of it; the records hold it, with fewer details."""
 
-    def settle(self, group: ConsumerGroup) -> None:
+    def set_unrecorded_state(self, group: ConsumerGroup) -> None:
         """Take over what is in no record, once the records are applied to `group`."""
         group.set_timers(self.timers)
         if self.topics_version is not None:
@@ -40,7 +40,7 @@ def everything_visible(_: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class GroupContext:
     """Everything outside the group that a decision about it depends on."""
 
     topics: TopicsView
@@ -59,7 +59,7 @@ class Draft:
 
     group: ConsumerGroup
     """As it is with the records so far; the live group itself while there are none."""
-    around: Circumstances
+    context: GroupContext
     records: list[GroupRecord] = field(default_factory=list)
     timers: list[TimerChange] = field(default_factory=list)
     topics_version: int | None = None
@@ -79,18 +79,18 @@ class Draft:
     def start_timer(
         self, kind: TimerKind, member_id: str, after_ms: int, *, unless_running: bool = False
     ) -> None:
-        deadline_ms = self.around.now_ms + after_ms
+        deadline_ms = self.context.now_ms + after_ms
         self.timers.append(TimerChange(kind, member_id, deadline_ms, unless_running))
 
     def stop_timer(self, kind: TimerKind, member_id: str) -> None:
         self.timers.append(TimerChange(kind, member_id, None))
 
-    def decided(self, response: R, *, downgraded: ClassicGroupState | None = None) -> Decided[R]:
-        return Decided(
+    def decision(self, response: R, *, downgraded: ClassicGroupState | None = None) -> Decision[R]:
+        return Decision(
             response,
             self.records,
             self.timers,
             self.topics_version,
-            self.around.now_ms if self.records else None,
+            self.context.now_ms if self.records else None,
             downgraded,
         )

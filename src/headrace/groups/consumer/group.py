@@ -17,7 +17,7 @@ from headrace.groups.consumer.assignors.model import (
     Partitions,
     TopicIdPartition,
 )
-from headrace.groups.consumer.members import LEAVE_EPOCH, NOTHING_OWNED, Member, MemberState
+from headrace.groups.consumer.members import LEAVE_EPOCH, NOTHING_OWNED, ConsumerMember, MemberState
 from headrace.groups.consumer.timers import TimerChange, TimerKind, Timers
 from headrace.groups.records import GroupRecord
 from headrace.protocol.message import Message
@@ -59,7 +59,7 @@ class ConsumerGroup:
     epoch: int = INITIAL_EPOCH
     metadata_hash: int = 0
     assignment_epoch: int = 0
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
     target: dict[str, Partitions] = field(default_factory=dict)
     patterns: dict[str, ResolvedPattern] = field(default_factory=dict)
     owners: dict[TopicIdPartition, str] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class ConsumerGroup:
         """Nobody is about to be a member: joins are answered at once."""
         return False
 
-    def parked(self) -> list[object]:
+    def waiting_replies(self) -> list[object]:
         """No request waits here for others."""
         return []
 
@@ -158,22 +158,22 @@ class ConsumerGroup:
 
     # Looking things up.
 
-    def member(self, member_id: str) -> Member:
+    def member(self, member_id: str) -> ConsumerMember:
         found = self.members.get(member_id)
         if found is None:
             raise ApiError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Member {member_id} is not a member of group {self.group_id}.",
+                f"ConsumerMember {member_id} is not a member of group {self.group_id}.",
             )
         return found
 
-    def static_member(self, instance_id: str) -> Member | None:
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
         for member in self.members.values():
             if member.instance_id == instance_id:
                 return member
         return None
 
-    def static_member_as(self, instance_id: str, member_id: str) -> Member:
+    def static_member_as(self, instance_id: str, member_id: str) -> ConsumerMember:
         """The static member of that name, which must be the one that asks."""
         member = self.static_member(instance_id)
         if member is None:
@@ -186,7 +186,7 @@ class ConsumerGroup:
             )
         return member
 
-    def topics_of(self, member: Member) -> frozenset[str]:
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """Names a member subscribes to, by name or by pattern; they need not exist."""
         if member.topic_regex is None or member.topic_regex not in self.patterns:
             return member.topic_names
@@ -236,7 +236,7 @@ class ConsumerGroup:
         before = self.members.get(key.member_id)
         if value is not None:
             self.members[key.member_id] = written.with_metadata(
-                before or Member(key.member_id), value
+                before or ConsumerMember(key.member_id), value
             )
         elif before is not None:
             self._release(before)
@@ -263,7 +263,7 @@ class ConsumerGroup:
             # Compaction may have dropped the member's own record, not yet this one's tombstone.
             if value is None:
                 return
-            before = Member(key.member_id)
+            before = ConsumerMember(key.member_id)
         self._release(before)
         if value is None:
             self.members[key.member_id] = replace(
@@ -301,7 +301,7 @@ class ConsumerGroup:
                 frozenset(value.topics), value.version, value.timestamp
             )
 
-    def _release(self, member: Member) -> None:
+    def _release(self, member: ConsumerMember) -> None:
         for partition in (*member.assigned, *member.pending_revocation):
             if self.owners.get(partition) == member.member_id:
                 del self.owners[partition]

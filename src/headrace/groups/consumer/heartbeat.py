@@ -11,13 +11,18 @@ from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.consumer import patterns
 from headrace.groups.consumer import records as written
 from headrace.groups.consumer.assignors.model import Partitions, TopicIdPartition
-from headrace.groups.consumer.draft import Circumstances, Decided, Draft
+from headrace.groups.consumer.draft import Decision, Draft, GroupContext
 from headrace.groups.consumer.group import ConsumerGroup
 from headrace.groups.consumer.leaving import leave
-from headrace.groups.consumer.members import JOIN_EPOCH, STATIC_LEAVE_EPOCH, Member, MemberState
+from headrace.groups.consumer.members import (
+    JOIN_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerMember,
+    MemberState,
+)
 from headrace.groups.consumer.migration import ClassicGroupState, upgrade_records
 from headrace.groups.consumer.reconcile import reconcile
-from headrace.groups.consumer.requests import check_request
+from headrace.groups.consumer.request_checks import check_request
 from headrace.groups.consumer.target import refresh_subscriptions, refresh_target
 from headrace.groups.consumer.timers import TimerKind
 from headrace.protocol.messages.consumer_group_heartbeat import (
@@ -31,36 +36,36 @@ from headrace.protocol.messages.consumer_group_heartbeat import (
 def heartbeat(
     group: ConsumerGroup | None,
     request: ConsumerGroupHeartbeatRequest,
-    around: Circumstances,
+    context: GroupContext,
     *,
     client_id: str,
     client_host: str,
     api_version: int,
     new_member_id: str,
     classic: ClassicGroupState | None = None,
-) -> Decided[ConsumerGroupHeartbeatResponse]:
+) -> Decision[ConsumerGroupHeartbeatResponse]:
     """Decide one heartbeat; `classic` is the classic group of that name, if there is one."""
-    check_request(request, api_version, around.settings)
+    check_request(request, api_version, context.settings)
     if request.member_epoch < JOIN_EPOCH:
         if group is None:
             raise _not_found(request.group_id, classic, "Group")
-        return leave(group, request, around)
-    draft = _draft(group, request, around, classic)
+        return leave(group, request, context)
+    draft = _draft(group, request, context, classic)
     check_size(draft, request.member_id, request.instance_id)
     member = _member(draft, request, new_member_id)
-    before = draft.group.members.get(member.member_id, Member(member.member_id))
+    before = draft.group.members.get(member.member_id, ConsumerMember(member.member_id))
     _update_member(draft, member, request, client_id, client_host)
     refresh_target(draft)
     owned = owned_partitions(request)
     moved = move_member(draft, member.member_id, owned)
-    draft.start_timer(TimerKind.SESSION, moved.member_id, around.settings.session_timeout_ms)
+    draft.start_timer(TimerKind.SESSION, moved.member_id, context.settings.session_timeout_ms)
     response = ConsumerGroupHeartbeatResponse(
         member_id=moved.member_id,
         member_epoch=moved.epoch,
         heartbeat_interval_ms=_interval_ms(draft),
-        assignment=_assignment(moved) if _must_tell(request, before, moved) else None,
+        assignment=_assignment(moved) if _needs_assignment(request, before, moved) else None,
     )
-    return draft.decided(response)
+    return draft.decision(response)
 
 
 def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
@@ -74,7 +79,7 @@ def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | Non
     )
 
 
-def move_member(draft: Draft, member_id: str, owned: Partitions | None) -> Member:
+def move_member(draft: Draft, member_id: str, owned: Partitions | None) -> ConsumerMember:
     """Bring one member a step closer to its target; also starts or stops its revocation timer."""
     group = draft.group
     member = group.members[member_id]
@@ -108,16 +113,16 @@ def _not_found(group_id: str, classic: ClassicGroupState | None, kind: str) -> A
 def _draft(
     group: ConsumerGroup | None,
     request: ConsumerGroupHeartbeatRequest,
-    around: Circumstances,
+    context: GroupContext,
     classic: ClassicGroupState | None,
 ) -> Draft:
     if group is not None:
-        return Draft(group, around)
+        return Draft(group, context)
     if request.member_epoch != JOIN_EPOCH:
         raise _not_found(request.group_id, classic, "Consumer group")
-    draft = Draft(ConsumerGroup(request.group_id), around)
+    draft = Draft(ConsumerGroup(request.group_id), context)
     if classic is not None:
-        draft.write_all(upgrade_records(classic, topics=around.topics, settings=around.settings))
+        draft.write_all(upgrade_records(classic, topics=context.topics, settings=context.settings))
         for member in classic.members:
             draft.start_timer(TimerKind.SESSION, member.member_id, member.session_timeout_ms)
     return draft
@@ -125,7 +130,7 @@ def _draft(
 
 def check_size(draft: Draft, member_id: str, instance_id: str | None) -> None:
     """Refuse a newcomer to a full group; a static member that comes back is none."""
-    limit = draft.around.settings.max_size
+    limit = draft.context.settings.max_size
     group = draft.group
     if len(group.members) < limit or member_id in group.members:
         return
@@ -136,14 +141,16 @@ def check_size(draft: Draft, member_id: str, instance_id: str | None) -> None:
         )
 
 
-def _member(draft: Draft, request: ConsumerGroupHeartbeatRequest, new_member_id: str) -> Member:
+def _member(
+    draft: Draft, request: ConsumerGroupHeartbeatRequest, new_member_id: str
+) -> ConsumerMember:
     """The member that heartbeats; a new one has no place in the group yet."""
     member_id = request.member_id or new_member_id
     joins = request.member_epoch == JOIN_EPOCH
     if request.instance_id is not None:
         return _static_member(draft, request, member_id, joins)
     if joins:
-        member = draft.group.members.get(member_id, Member(member_id))
+        member = draft.group.members.get(member_id, ConsumerMember(member_id))
     else:
         member = draft.group.member(member_id)
     _check_epoch(member, request)
@@ -152,7 +159,7 @@ def _member(draft: Draft, request: ConsumerGroupHeartbeatRequest, new_member_id:
 
 def _static_member(
     draft: Draft, request: ConsumerGroupHeartbeatRequest, member_id: str, joins: bool
-) -> Member:
+) -> ConsumerMember:
     instance_id = request.instance_id
     assert instance_id is not None
     if not joins:
@@ -161,7 +168,7 @@ def _static_member(
         return member
     existing = draft.group.static_member(instance_id)
     if existing is None:
-        return Member(member_id)
+        return ConsumerMember(member_id)
     if existing.member_id == member_id and existing.epoch != STATIC_LEAVE_EPOCH:
         # Its join is in the log but the answer was lost. Kafka refuses even that, and clients
         # take the refusal for fatal.
@@ -175,7 +182,7 @@ def _static_member(
     return replace_member(draft, existing, member_id)
 
 
-def replace_member(draft: Draft, old: Member, member_id: str) -> Member:
+def replace_member(draft: Draft, old: ConsumerMember, member_id: str) -> ConsumerMember:
     """A static member is back under another id: hand it everything the old one had."""
     group_id = draft.group.group_id
     target = draft.group.target_of(old.member_id)
@@ -189,7 +196,7 @@ def replace_member(draft: Draft, old: Member, member_id: str) -> Member:
     return new
 
 
-def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> None:
+def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:
     """Fence a member that knows another epoch; one behind is fine if it may have missed ours."""
     received = request.member_epoch
     # Whoever starts anew says with it that it owns nothing, so there is nothing to fence.
@@ -210,7 +217,7 @@ def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> None
 
 def _update_member(
     draft: Draft,
-    member: Member,
+    member: ConsumerMember,
     request: ConsumerGroupHeartbeatRequest,
     client_id: str,
     client_host: str,
@@ -219,12 +226,12 @@ def _update_member(
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     updated = replace(
         member,
-        instance_id=_told(request.instance_id, member.instance_id),
-        rack_id=_told(request.rack_id, member.rack_id),
+        instance_id=_given_or_known(request.instance_id, member.instance_id),
+        rack_id=_given_or_known(request.rack_id, member.rack_id),
         rebalance_timeout_ms=member.rebalance_timeout_ms
         if request.rebalance_timeout_ms == -1
         else request.rebalance_timeout_ms,
-        server_assignor=_told(request.server_assignor, member.server_assignor),
+        server_assignor=_given_or_known(request.server_assignor, member.server_assignor),
         topic_names=member.topic_names if names is None else frozenset(names),
         # librdkafka sends an empty pattern along with plain names: it means none.
         topic_regex=member.topic_regex if regex is None else (regex or None),
@@ -245,11 +252,13 @@ def _update_member(
     )
 
 
-def _told(told: str | None, known: str | None) -> str | None:
-    return known if told is None else told
+def _given_or_known(given: str | None, known: str | None) -> str | None:
+    return known if given is None else given
 
 
-def _must_tell(request: ConsumerGroupHeartbeatRequest, before: Member, moved: Member) -> bool:
+def _needs_assignment(
+    request: ConsumerGroupHeartbeatRequest, before: ConsumerMember, moved: ConsumerMember
+) -> bool:
     """Whether the answer carries the assignment: to whoever starts afresh, and when it changed."""
     is_full = request.member_epoch == JOIN_EPOCH or (
         request.rebalance_timeout_ms != -1
@@ -261,7 +270,7 @@ def _must_tell(request: ConsumerGroupHeartbeatRequest, before: Member, moved: Me
     return is_full or before.assigned.keys() != moved.assigned.keys()
 
 
-def _assignment(member: Member) -> Assignment:
+def _assignment(member: ConsumerMember) -> Assignment:
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, partitions=numbers)
@@ -271,10 +280,10 @@ def _assignment(member: Member) -> Assignment:
 
 
 def _interval_ms(draft: Draft) -> int:
-    group, around = draft.group, draft.around
-    changed_ms = around.now_ms if draft.records else group.changed_ms
-    return around.settings.heartbeat_interval(
+    group, context = draft.group, draft.context
+    changed_ms = context.now_ms if draft.records else group.changed_ms
+    return context.settings.heartbeat_interval(
         len(group.members),
-        None if changed_ms is None else around.now_ms - changed_ms,
+        None if changed_ms is None else context.now_ms - changed_ms,
         group.is_stable,
     )

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from headrace.groups.consumer import records as written
-from headrace.groups.consumer.draft import Circumstances, Decided, Draft
+from headrace.groups.consumer.draft import Decision, Draft, GroupContext
 from headrace.groups.consumer.group import ConsumerGroup
-from headrace.groups.consumer.members import NOTHING_OWNED, STATIC_LEAVE_EPOCH, Member
+from headrace.groups.consumer.members import NOTHING_OWNED, STATIC_LEAVE_EPOCH, ConsumerMember
 from headrace.groups.consumer.migration import ClassicGroupState, downgraded
 from headrace.groups.consumer.target import refresh_subscriptions
 from headrace.protocol.messages.consumer_group_heartbeat import (
@@ -19,11 +19,11 @@ logger = logging.getLogger(__name__)
 
 
 def leave(
-    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, around: Circumstances
-) -> Decided[ConsumerGroupHeartbeatResponse]:
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, context: GroupContext
+) -> Decision[ConsumerGroupHeartbeatResponse]:
     """A heartbeat that says goodbye; a static member may say that it will be back."""
     member = _leaving_member(group, request)
-    draft = Draft(group, around)
+    draft = Draft(group, context)
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id, member_epoch=request.member_epoch, heartbeat_interval_ms=0
     )
@@ -31,25 +31,25 @@ def leave(
         # Everything stays its own, so that it finds it again; what it was asked to give up goes.
         away = replace(member, epoch=STATIC_LEAVE_EPOCH, pending_revocation=NOTHING_OWNED)
         draft.write(written.current_assignment(group.group_id, away))
-        return draft.decided(response)
-    return draft.decided(response, downgraded=remove_members(draft, [member]))
+        return draft.decision(response)
+    return draft.decision(response, downgraded=remove_members(draft, [member]))
 
 
-def expire(group: ConsumerGroup, around: Circumstances) -> Decided[None]:
+def expire(group: ConsumerGroup, context: GroupContext) -> Decision[None]:
     """Remove everybody whose time is over."""
-    draft = Draft(group, around)
-    gone: list[Member] = []
-    for member_id, kind in group.timers.expired(around.now_ms):
+    draft = Draft(group, context)
+    gone: list[ConsumerMember] = []
+    for member_id, kind in group.timers.expired(context.now_ms):
         logger.info(
             "member removed: group=%s member=%s reason=%s", group.group_id, member_id, kind.value
         )
         gone.append(group.members[member_id])
     if not gone:
-        return Decided(None)
-    return draft.decided(None, downgraded=remove_members(draft, gone))
+        return Decision(None)
+    return draft.decision(None, downgraded=remove_members(draft, gone))
 
 
-def remove_members(draft: Draft, gone: Sequence[Member]) -> ClassicGroupState | None:
+def remove_members(draft: Draft, gone: Sequence[ConsumerMember]) -> ClassicGroupState | None:
     """Forget members; what they owned is free at once. Says what became of the group.
 
     The last member of the consumer protocol takes that protocol with it where the policy
@@ -60,7 +60,7 @@ def remove_members(draft: Draft, gone: Sequence[Member]) -> ClassicGroupState | 
     if _becomes_classic(draft, gone, left):
         group = draft.group
         records, state = downgraded(
-            group, left, topics=draft.around.topics, time_ms=draft.around.time_ms
+            group, left, topics=draft.context.topics, time_ms=draft.context.time_ms
         )
         draft.write_all(records)
         return state
@@ -70,8 +70,10 @@ def remove_members(draft: Draft, gone: Sequence[Member]) -> ClassicGroupState | 
     return None
 
 
-def _becomes_classic(draft: Draft, gone: Iterable[Member], left: Sequence[Member]) -> bool:
-    settings = draft.around.settings
+def _becomes_classic(
+    draft: Draft, gone: Iterable[ConsumerMember], left: Sequence[ConsumerMember]
+) -> bool:
+    settings = draft.context.settings
     return (
         bool(left)
         and any(not member.uses_classic_protocol for member in gone)
@@ -81,7 +83,7 @@ def _becomes_classic(draft: Draft, gone: Iterable[Member], left: Sequence[Member
     )
 
 
-def _leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Member:
+def _leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
     if request.instance_id is None:
         return group.member(request.member_id)
     return group.static_member_as(request.instance_id, request.member_id)

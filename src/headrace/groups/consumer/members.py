@@ -48,7 +48,7 @@ class ClassicProtocols:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ConsumerMember:
     """One member."""
 
     member_id: str
@@ -76,7 +76,7 @@ class Member:
 
     def moved(
         self, epoch: int, state: MemberState, assigned: Owned, pending_revocation: Owned
-    ) -> "Member":
+    ) -> "ConsumerMember":
         """The member in its next epoch; the one before stays good, as the answer may be lost."""
         return replace(
             self,

@@ -16,7 +16,7 @@ from uuid import UUID
 from headrace.core.errors import ApiError, ErrorCode, MalformedMessage
 from headrace.groups.consumer import records as written
 from headrace.groups.consumer.assignors.model import Partitions, TopicIdPartition
-from headrace.groups.consumer.members import ClassicProtocols, Member
+from headrace.groups.consumer.members import ClassicProtocols, ConsumerMember
 from headrace.groups.records import GroupRecord
 from headrace.protocol.schemas.consumer_protocol import (
     METADATA_ITEMS_MAX,
@@ -108,7 +108,7 @@ def upgrade_records(
 
 
 def downgraded(
-    group: "ConsumerGroup", members: Iterable[Member], *, topics: "TopicsView", time_ms: int
+    group: "ConsumerGroup", members: Iterable[ConsumerMember], *, topics: "TopicsView", time_ms: int
 ) -> tuple[list[GroupRecord], ClassicGroupState]:
     """Turn a consumer group into a classic one of `members`, each keeping its target."""
     kept = list(members)
@@ -169,7 +169,7 @@ def encoded_assignment(
 
 def _upgraded(
     member: ClassicMemberState, classic: ClassicGroupState, topics: "TopicsView"
-) -> Member:
+) -> ConsumerMember:
     subscription = subscription_of(member.protocols)
     assigned: Partitions = frozenset()
     if member.assignment:
@@ -177,7 +177,7 @@ def _upgraded(
             ConsumerProtocolAssignment, member.assignment, METADATA_ITEMS_MAX
         )
         assigned = owned_by(assignment.assigned_partitions, topics)
-    return Member(
+    return ConsumerMember(
         member.member_id,
         instance_id=member.instance_id,
         rack_id=subscription.rack_id,
@@ -192,7 +192,7 @@ def _upgraded(
     )
 
 
-def _common_protocol(members: Iterable[Member]) -> str | None:
+def _common_protocol(members: Iterable[ConsumerMember]) -> str | None:
     """The protocol that all members support and most of them like best."""
     offered = [member.classic for member in members if member.classic is not None]
     if not offered:
@@ -202,7 +202,9 @@ def _common_protocol(members: Iterable[Member]) -> str | None:
     return max(dict.fromkeys(votes), key=votes.count)
 
 
-def _classic(member: Member, target: Partitions, topics: "TopicsView") -> ClassicMemberState:
+def _classic(
+    member: ConsumerMember, target: Partitions, topics: "TopicsView"
+) -> ClassicMemberState:
     assert member.classic is not None, "a member of the consumer protocol cannot be downgraded"
     return ClassicMemberState(
         member.member_id,

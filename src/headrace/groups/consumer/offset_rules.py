@@ -5,7 +5,7 @@ from collections.abc import Callable
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.consumer.assignors.model import TopicIdPartition
 from headrace.groups.consumer.group import ConsumerGroup
-from headrace.groups.consumer.members import Member
+from headrace.groups.consumer.members import ConsumerMember
 from headrace.groups.consumer.topics import TopicsView
 
 COMMIT_WITH_EPOCH_SINCE = 9
@@ -52,13 +52,15 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None
 
 
 def _check_partition(
-    member: Member, epoch: int, topic: str, partition: int, topics: TopicsView
+    member: ConsumerMember, epoch: int, topic: str, partition: int, topics: TopicsView
 ) -> None:
     found = topics.get(topic)
-    place = None if found is None else TopicIdPartition(found.id, partition)
+    topic_partition = None if found is None else TopicIdPartition(found.id, partition)
     assigned_at = None
-    if place is not None:
-        assigned_at = member.assigned.get(place, member.pending_revocation.get(place))
+    if topic_partition is not None:
+        assigned_at = member.assigned.get(
+            topic_partition, member.pending_revocation.get(topic_partition)
+        )
     if assigned_at is None:
         raise ApiError(
             _code(member),
@@ -72,15 +74,15 @@ def _check_partition(
         )
 
 
-def _stale(member: Member, problem: str) -> ApiError:
+def _stale(member: ConsumerMember, problem: str) -> ApiError:
     return ApiError(_code(member), f"Received {_word(member)} {problem}")
 
 
-def _word(member: Member) -> str:
+def _word(member: ConsumerMember) -> str:
     return "generation id" if member.uses_classic_protocol else "member epoch"
 
 
-def _code(member: Member) -> ErrorCode:
+def _code(member: ConsumerMember) -> ErrorCode:
     if member.uses_classic_protocol:
         return ErrorCode.ILLEGAL_GENERATION
     return ErrorCode.STALE_MEMBER_EPOCH

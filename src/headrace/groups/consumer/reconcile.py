@@ -9,17 +9,17 @@ from dataclasses import replace
 
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.consumer.assignors.model import Partitions, TopicIdPartition
-from headrace.groups.consumer.members import NOTHING_OWNED, Member, MemberState, Owned
+from headrace.groups.consumer.members import NOTHING_OWNED, ConsumerMember, MemberState, Owned
 
 
 def reconcile(
-    member: Member,
+    member: ConsumerMember,
     *,
     target_epoch: int,
     target: Partitions,
     owners: Mapping[TopicIdPartition, str],
     owned: Partitions | None,
-) -> Member:
+) -> ConsumerMember:
     """The member after this heartbeat; the same object where it cannot move.
 
     `owned` is what the member says it owns, None where it says nothing: only a member that
@@ -40,12 +40,12 @@ def reconcile(
 
 
 def _next(
-    member: Member,
+    member: ConsumerMember,
     target_epoch: int,
     target: Partitions,
     owners: Mapping[TopicIdPartition, str],
     owned: Partitions | None,
-) -> Member:
+) -> ConsumerMember:
     kept = {partition: epoch for partition, epoch in member.assigned.items() if partition in target}
     surplus = {
         partition: epoch for partition, epoch in member.assigned.items() if partition not in target
@@ -68,5 +68,5 @@ def _holds(owned: Partitions | None, partitions: Owned) -> bool:
     return owned is None or not owned.isdisjoint(partitions)
 
 
-def _same(moved: Member, member: Member) -> bool:
+def _same(moved: ConsumerMember, member: ConsumerMember) -> bool:
     return replace(moved, previous_epoch=member.previous_epoch) == member

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from headrace.groups.consumer.assignors.model import Partitions, TopicIdPartition
-from headrace.groups.consumer.members import ClassicProtocols, Member, MemberState, Owned
+from headrace.groups.consumer.members import ClassicProtocols, ConsumerMember, MemberState, Owned
 from headrace.groups.records import GroupRecord
 from headrace.protocol.schemas.consumer_groups import (
     ClassicMemberMetadata,
@@ -37,7 +37,7 @@ def group_tombstone(group_id: str) -> GroupRecord:
     return GroupRecord(ConsumerGroupMetadataKey(group_id=group_id), None)
 
 
-def member_metadata(group_id: str, member: Member) -> GroupRecord:
+def member_metadata(group_id: str, member: ConsumerMember) -> GroupRecord:
     """What the member told about itself; what it owns is in `current_assignment`."""
     return GroupRecord(
         ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
@@ -93,7 +93,7 @@ def target_assignment(group_id: str, member_id: str, partitions: Partitions) -> 
     )
 
 
-def current_assignment(group_id: str, member: Member) -> GroupRecord:
+def current_assignment(group_id: str, member: ConsumerMember) -> GroupRecord:
     return GroupRecord(
         ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
         ConsumerGroupCurrentMemberAssignmentValue(
@@ -141,10 +141,12 @@ def partitions_of(
     )
 
 
-def with_metadata(member: Member, value: ConsumerGroupMemberMetadataValue) -> Member:
+def with_metadata(
+    member: ConsumerMember, value: ConsumerGroupMemberMetadataValue
+) -> ConsumerMember:
     """The member as a record describes it, owning what it owned."""
     classic = value.classic_member_metadata
-    return Member(
+    return ConsumerMember(
         member_id=member.member_id,
         instance_id=value.instance_id,
         rack_id=value.rack_id,

@@ -18,7 +18,7 @@ far more time reading than heartbeating.
 CONVERGING_HEARTBEATS_PER_SECOND: Final = 250
 """What all members of one converging group may send together: large groups are asked for less."""
 
-SETTLING_MS: Final = 3_000
+STABILIZING_MS: Final = 3_000
 """How long a group is watched closely after its last change: where one member has just joined,
 others are likely to follow, and those already in should hear of them soon."""
 
@@ -83,7 +83,7 @@ class ConsumerGroupSettings:
         A group that converges is asked to hurry, but one that waits for a slow member hurries
         less the longer it waits.
         """
-        if unchanged_ms is None or (is_stable and unchanged_ms >= SETTLING_MS):
+        if unchanged_ms is None or (is_stable and unchanged_ms >= STABILIZING_MS):
             return self.heartbeat_interval_ms
         shared_ms = members * 1_000 // CONVERGING_HEARTBEATS_PER_SECOND
         return min(

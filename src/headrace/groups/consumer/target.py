@@ -18,11 +18,11 @@ def refresh_subscriptions(draft: Draft, *, bump: bool) -> None:
     `bump` says that the members changed; otherwise the epoch moves only if topics they read
     did, and nothing is looked at while the metadata is the one last looked at.
     """
-    version = draft.around.topics.version
+    version = draft.context.topics.version
     if not bump and draft.group.topics_version == version:
         return
     _resolve_patterns(draft, again=draft.group.topics_version != version)
-    metadata_hash = subscription_hash(draft.group, draft.around.topics)
+    metadata_hash = subscription_hash(draft.group, draft.context.topics)
     if bump or metadata_hash != draft.group.metadata_hash:
         group = draft.group
         draft.write(written.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
@@ -34,7 +34,7 @@ def refresh_target(draft: Draft) -> None:
     group = draft.group
     if group.epoch <= group.assignment_epoch:
         return
-    settings = draft.around.settings
+    settings = draft.context.settings
     preferred = group.preferred_assignor()
     name = preferred if preferred in settings.assignors else settings.assignors[0]
     assert name is not None
@@ -52,7 +52,7 @@ def refresh_target(draft: Draft) -> None:
     for member_id, partitions in ASSIGNORS[name](members, topics).items():
         if group.target.get(member_id) != partitions:
             draft.write(written.target_assignment(group.group_id, member_id, partitions))
-    draft.write(written.target_epoch(group.group_id, group.epoch, draft.around.time_ms))
+    draft.write(written.target_epoch(group.group_id, group.epoch, draft.context.time_ms))
 
 
 def subscription_hash(group: ConsumerGroup, topics: TopicsView) -> int:
@@ -70,7 +70,7 @@ def subscription_hash(group: ConsumerGroup, topics: TopicsView) -> int:
 
 
 def _resolve_patterns(draft: Draft, *, again: bool) -> None:
-    group, around = draft.group, draft.around
+    group, context = draft.group, draft.context
     wanted = {member.topic_regex for member in group.members.values()} - {None}
     for pattern in group.patterns.keys() - wanted:
         draft.write(written.regular_expression_tombstone(group.group_id, pattern))
@@ -78,11 +78,11 @@ def _resolve_patterns(draft: Draft, *, again: bool) -> None:
         known = group.patterns.get(pattern)
         if known is not None and not again:
             continue
-        topics = patterns.matching(pattern, around.topics.names(), around.can_describe)
+        topics = patterns.matching(pattern, context.topics.names(), context.can_describe)
         if known is None or known.topics != topics:
             draft.write(
                 written.regular_expression(
-                    group.group_id, pattern, topics, around.topics.version, around.time_ms
+                    group.group_id, pattern, topics, context.topics.version, context.time_ms
                 )
             )
 
@@ -94,5 +94,5 @@ def _existing(names: Iterable[str], topics: TopicsView) -> Iterable[TopicInfo]:
 def _specs(names: Iterable[str], draft: Draft) -> list[TopicSpec]:
     return [
         TopicSpec(topic.id, topic.name, topic.partitions)
-        for topic in _existing(names, draft.around.topics)
+        for topic in _existing(names, draft.context.topics)
     ]

@@ -1,7 +1,7 @@
 """Compaction: keep the newest value of each key, in bounded memory, away from the broker.
 
     plan         is it worth it, and up to which offset may it go
-    request      what the compactor is asked and what it answers, also as JSON
+    request      what the compactor is asked and its result, also as JSON
     compactor    two passes over closed segments: find survivors, write `.cleaned` files
       batches      whole batches of a data file, and the keys inside them
       key_map      newest record of each key, exactly, spilling to disk when memory is short

@@ -2,7 +2,7 @@
 
 Same rules for the indexes as a live segment (`log.segment`). Nothing here is a segment to anyone
 before `swap` gives it its name, so everything must be on disk by then: data is synced as it is
-written, in small portions, to keep the flushes of the broker next door short.
+written, in small portions, to keep the flushes of the broker on the same disk short.
 """
 
 from typing import Final

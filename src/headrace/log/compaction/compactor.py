@@ -26,8 +26,8 @@ from headrace.log.compaction.request import (
 from headrace.log.compaction.rewrite import (
     keep_records,
     keep_records_and_tombstones,
-    seal,
-    seal_empty,
+    pack_empty,
+    pack_kept,
 )
 from headrace.log.config import MAX_INT64
 from headrace.log.names import CLEANED, LOG, offset_name
@@ -59,7 +59,7 @@ class _Scanned:
 
 
 def compact_log(files: FileSystem, request: CompactionRequest) -> CompactionResult:
-    """Compact the segments of `request`; the answer's new segments are complete and synced."""
+    """Compact the segments of `request`; the new segments of the result are complete and synced."""
     return _Compaction(files, request).run()
 
 
@@ -210,7 +210,7 @@ class _Compaction:
             if batch is None:
                 if not self._is_last_of_producer(header):
                     continue
-                batch = seal_empty(header)
+                batch = pack_empty(header)
             # The header's own field, since a shorter batch may have an older newest record.
             max_timestamp = int.from_bytes(batch[35:43], "big", signed=True)
             cleaned.append(batch, header.last_offset, max_timestamp)
@@ -244,7 +244,7 @@ class _Compaction:
                 self._kept += kept.count
                 return whole
         self._kept += kept.count
-        return seal(header, kept, horizon) if kept.count else None
+        return pack_kept(header, kept, horizon) if kept.count else None
 
 
 def _changes(scanned: _Scanned, survivors: Survivors) -> bool:

@@ -47,7 +47,7 @@ class Survivors:
 
 
 class KeyMap:
-    """Takes keys in log order; tells the survivors at the end. Close it to free the scratch."""
+    """Takes keys in log order; gives the survivors at the end. Close it to remove its file."""
 
     def __init__(
         self, files: FileSystem, scratch_path: str, memory_bytes: int, bytes_expected: int
@@ -78,7 +78,7 @@ class KeyMap:
             self._key_bytes += total
 
     def spill_if_full(self, bytes_seen: int) -> None:
-        """Make room if the map has its share of memory; `bytes_seen` of the log are done."""
+        """Spill if the map has its share of memory; `bytes_seen` of the log are done."""
         memory = len(self._newest) * KEY_OVERHEAD_BYTES + self._key_bytes
         if memory > self._memory_bytes:
             if not self._buckets:

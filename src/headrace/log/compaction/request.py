@@ -1,4 +1,4 @@
-"""What a compactor is asked and what it answers; as JSON between broker and worker process."""
+"""What a compactor is asked and its result; as JSON between broker and worker process."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -29,7 +29,7 @@ class CompactionRequest:
     index_interval_bytes: int = 4096
     producers: tuple[tuple[int, int], ...] = ()
     """Active producers and the last offset each wrote: that batch stays, if only its header,
-    because it alone tells a restarted broker the producer's last sequence."""
+    because it alone gives a restarted broker the producer's last sequence."""
     memory_bytes: int = MEMORY_BYTES_DEFAULT
     """How much the map of keys may take before it spills to disk."""
 

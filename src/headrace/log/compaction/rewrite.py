@@ -14,7 +14,7 @@ from typing import Final
 from headrace.core.files import Buffer
 from headrace.protocol.compression import compress
 from headrace.protocol.records.decode import read_long_varint, read_varint
-from headrace.protocol.records.encode import seal_batch
+from headrace.protocol.records.encode import pack_batch
 from headrace.protocol.records.header import (
     APPEND_TIME_BIT,
     CONTROL_BIT,
@@ -29,7 +29,7 @@ _NULL: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptRecords:
     """What stays of a batch: encoded records, how many, and what their header must say."""
 
     payload: bytes
@@ -38,27 +38,27 @@ class Kept:
     has_tombstones: bool = False
 
 
-def seal(header: BatchHeader, kept: Kept, delete_horizon: int | None) -> bytearray:
+def pack_kept(header: BatchHeader, kept: KeptRecords, delete_horizon: int | None) -> bytearray:
     """The batch with the records that stay, under its old codec."""
     attributes = header.attributes
     base_timestamp = header.base_timestamp
     if delete_horizon is not None:
         attributes |= DELETE_HORIZON_BIT
         base_timestamp = delete_horizon
-    return _seal(header, compress(header.codec, kept.payload), attributes, base_timestamp, kept)
+    return _pack(header, compress(header.codec, kept.payload), attributes, base_timestamp, kept)
 
 
-def seal_empty(header: BatchHeader) -> bytearray:
+def pack_empty(header: BatchHeader) -> bytearray:
     """Only the header, for the sake of the producer's epoch and last sequence."""
     attributes = header.attributes & (APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
-    return _seal(header, b"", attributes, NO_TIMESTAMP, Kept(b"", 0, header.max_timestamp))
+    return _pack(header, b"", attributes, NO_TIMESTAMP, KeptRecords(b"", 0, header.max_timestamp))
 
 
-def _seal(
-    header: BatchHeader, payload: Buffer, attributes: int, base_timestamp: int, kept: Kept
+def _pack(
+    header: BatchHeader, payload: Buffer, attributes: int, base_timestamp: int, kept: KeptRecords
 ) -> bytearray:
     append_time = header.attributes & APPEND_TIME_BIT
-    return seal_batch(
+    return pack_batch(
         payload,
         attributes=attributes,
         last_offset_delta=header.last_offset_delta,
@@ -73,7 +73,7 @@ def _seal(
     )
 
 
-def keep_records(data: bytes, position: int, header: BatchHeader, survivors: int) -> Kept:
+def keep_records(data: bytes, position: int, header: BatchHeader, survivors: int) -> KeptRecords:
     """The survivors of a batch without tombstones. `scan_keys` has found the records sound."""
     pieces: list[bytes] = []
     run_start = position
@@ -103,7 +103,7 @@ def keep_records(data: bytes, position: int, header: BatchHeader, survivors: int
         position = end
     if run_start < position:
         pieces.append(data[run_start:position])
-    return Kept(b"".join(pieces), count, header.base_timestamp + (latest_delta or 0))
+    return KeptRecords(b"".join(pieces), count, header.base_timestamp + (latest_delta or 0))
 
 
 def keep_records_and_tombstones(
@@ -114,7 +114,7 @@ def keep_records_and_tombstones(
     *,
     drop_tombstones: bool,
     delete_horizon: int | None,
-) -> Kept:
+) -> KeptRecords:
     """The survivors of a batch that may hold tombstones.
 
     With a new `delete_horizon` every timestamp delta is counted from it instead.
@@ -140,7 +140,7 @@ def keep_records_and_tombstones(
                 else:
                     pieces.append(data[start:end])
         position = end
-    return Kept(b"".join(pieces), len(pieces), max_timestamp, has_tombstones)
+    return KeptRecords(b"".join(pieces), len(pieces), max_timestamp, has_tombstones)
 
 
 def _is_tombstone(data: bytes, position: int) -> bool:

@@ -43,7 +43,7 @@ class InlineCompactor:
         from headrace.log.compaction.compactor import compact_log
 
         try:
-            return _told(request, compact_log(self._files, request))
+            return _log_unreadable(request, compact_log(self._files, request))
         except OSError as error:
             raise StorageError(f"cannot compact {request.directory}: {error}") from error
 
@@ -72,12 +72,12 @@ class ProcessCompactor:
                 text=True,
             )
         try:
-            answer = _converse(process, request.to_json() + "\n")
+            answer = _send_request(process, request.to_json() + "\n")
         finally:
             with self._lock:
                 self._process = None
         if process.returncode == 0:
-            return _told(request, CompactionResult.from_json(answer))
+            return _log_unreadable(request, CompactionResult.from_json(answer))
         reason = json.loads(answer)["error"] if answer.startswith("{") else "it died"
         raise StorageError(f"the compactor of {request.directory} failed: {reason}")
 
@@ -88,8 +88,8 @@ class ProcessCompactor:
                 self._process.kill()
 
 
-def _told(request: CompactionRequest, result: CompactionResult) -> CompactionResult:
-    """Say once what somebody should look into."""
+def _log_unreadable(request: CompactionRequest, result: CompactionResult) -> CompactionResult:
+    """Log once what an operator should look into."""
     if result.batches_unreadable:
         logger.warning(
             "compaction kept batches that make no sense: directory=%s batches=%d",
@@ -99,8 +99,8 @@ def _told(request: CompactionRequest, result: CompactionResult) -> CompactionRes
     return result
 
 
-def _converse(process: subprocess.Popen[str], request: str) -> str:
-    """Hand over the request, wait for the answer and the end; its input is open until then."""
+def _send_request(process: subprocess.Popen[str], request: str) -> str:
+    """Send the request, wait for the response and the end; its input is open until then."""
     assert process.stdin is not None
     assert process.stdout is not None
     answer = ""

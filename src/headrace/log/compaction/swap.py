@@ -82,7 +82,7 @@ def _rename_all(
             files.rename(path + old_suffix, path + new_suffix)
 
 
-def put_in_place(log: Replaceable, result: CompactionResult) -> bool:
+def apply_replacements(log: Replaceable, result: CompactionResult) -> bool:
     """Replace segment after segment, oldest first; False if the log has changed meanwhile.
 
     In order, and no further than the first refusal: a tombstone may only go once the value that
@@ -116,14 +116,14 @@ def recover_swaps(files: FileSystem, directory: str, names: Sequence[str]) -> bo
         logger.warning("finishing a replacement: segment=%s", f"{directory}/{digits}{LOG}")
         # Without a `.log.swap` only an index has yet to take its name.
         if digits + LOG + SWAP in leftovers:
-            _settle_commit(files, directory)
+            _sync_commit(files, directory)
             _remove_replaced(files, directory, names, int(digits))
         _rename_all(files, directory, int(digits), SWAP, "")
     files.sync_directory(directory)
     return True
 
 
-def _settle_commit(files: FileSystem, directory: str) -> None:
+def _sync_commit(files: FileSystem, directory: str) -> None:
     """The process may have died between the renaming that commits and its sync: nothing else may
     reach the disk before it does."""
     files.sync_directory(directory)

@@ -1,8 +1,8 @@
 """The compactor as a process: `python -m headrace.log.compaction.worker`.
 
-One request as a line of JSON on standard input, one answer as JSON on standard output: the result,
-or `{"error": …}` and exit code 1. It runs at the lowest priority and imports as little as it can,
-so that the broker beside it keeps its processor, its cache and its memory.
+One request as a line of JSON on standard input, one response as JSON on standard output: the
+result, or `{"error": …}` and exit code 1. It runs at the lowest priority and imports as little as
+it can, so that the broker beside it keeps its processor, its cache and its memory.
 
 It must not outlive its broker: a restarted one would start another over the same files. So it ends
 when its standard input does, and takes a lock, because on a busy machine that may take a moment.
@@ -31,7 +31,7 @@ def main() -> int:
     # Millions of keys, no cycles: the collector would only walk over them again and again.
     gc.disable()
     request = CompactionRequest.from_json(sys.stdin.readline())
-    threading.Thread(target=_end_with_broker, daemon=True).start()
+    threading.Thread(target=_exit_with_broker, daemon=True).start()
     files = RealFileSystem()
     try:
         lock = files.lock(os.path.join(os.path.dirname(request.directory), LOCK))
@@ -44,7 +44,7 @@ def main() -> int:
     return 0
 
 
-def _end_with_broker() -> None:
+def _exit_with_broker() -> None:
     """Standard input stays open for as long as the broker lives."""
     while os.read(0, 1024):
         pass

@@ -19,7 +19,7 @@ class DescribeProducersRequest(Message):
 
 
 class ProducerState(Struct):
-    """What the partition remembers of one producer."""
+    """What the partition knows of one producer."""
 
     producer_id: int = int64()
     producer_epoch: int = int32()

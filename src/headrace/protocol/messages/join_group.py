@@ -26,7 +26,7 @@ class JoinGroupRequest(Message):
 
 
 class JoinGroupResponseMember(Struct):
-    """One member, as told to the leader."""
+    """One member, as sent to the leader."""
 
     member_id: str = string()
     group_instance_id: str | None = string(since=5, nullable=True, default=None)

@@ -1,4 +1,4 @@
-"""OffsetCommit: remember how far a group has read."""
+"""OffsetCommit: store how far a group has read."""
 
 from uuid import UUID
 

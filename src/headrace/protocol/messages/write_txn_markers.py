@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: a coordinator tells partitions how transactions ended."""
+"""WriteTxnMarkers: a coordinator writes to partitions how transactions ended."""
 
 from headrace.protocol.fields import array, boolean, int8, int16, int32, int64, string
 from headrace.protocol.message import Message, Struct, message

@@ -1,8 +1,8 @@
-"""CRC-32C by the `crc32c` package, without the 40 ms that importing its front door costs.
+"""CRC-32C by the `crc32c` package, without the 40 ms that importing the package itself costs.
 
 That package's `__init__` pulls in `importlib.metadata`, which pulls in `email`, `zipfile` and
 more, all to learn its own version. The extension module beside it is all we need, so it is
-loaded by itself; should a future release be laid out differently, the front door still works.
+loaded by itself; should a future release be laid out differently, the package itself is imported.
 """
 
 from importlib.machinery import PathFinder

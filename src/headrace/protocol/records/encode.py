@@ -97,7 +97,7 @@ def _encode_headers(parts: list[Buffer], headers: Sequence[Header]) -> None:
             parts += (encode_varint(len(value)), value)
 
 
-def seal_batch(
+def pack_batch(
     payload: Buffer,
     *,
     attributes: int,
@@ -185,7 +185,7 @@ class BatchBuilder:
     ) -> bytearray:
         """The batch as bytes, base offset 0, ready for a produce request."""
         assert self.record_count > 0, "a batch needs a record"
-        return seal_batch(
+        return pack_batch(
             compress(codec, self._records, level),
             attributes=codec | (TRANSACTIONAL_BIT if transactional else 0),
             last_offset_delta=self.record_count - 1,
@@ -221,7 +221,7 @@ def encode_batch(
         encode_record(offset - base_offset, timestamp - base_timestamp, key, value, headers)
         for offset, timestamp, key, value, headers in content
     )
-    return seal_batch(
+    return pack_batch(
         compress(codec, payload, level),
         attributes=codec
         | (APPEND_TIME_BIT if append_time else 0)
@@ -289,7 +289,7 @@ def recompress(
     if header is None:
         header = parse_header(batch, position)
     payload = record_payload(batch, header, position, max_bytes)
-    return seal_batch(
+    return pack_batch(
         compress(codec, payload, level),
         attributes=header.attributes & ~CODEC_MASK | codec,
         last_offset_delta=header.last_offset_delta,

@@ -222,7 +222,7 @@ def validate_records(
     """Look at every record of the batch at `position`, whose header has been checked.
 
     All bad records are gathered into one `InvalidRecord`, by index, so that a producer can tell
-    exactly those from their innocent neighbours (KIP-467).
+    exactly those from the others (KIP-467).
     """
     earliest = now_ms - rules.timestamp_before_max_ms
     latest = now_ms + rules.timestamp_after_max_ms

@@ -75,7 +75,7 @@ class ClassicMemberMetadata(Struct):
 
 @message(record_type=5, versions=(0, 0), flexible_from=0)
 class ConsumerGroupMemberMetadataValue(Message):
-    """What a member told about itself."""
+    """What a member sent about itself."""
 
     instance_id: str | None = string(nullable=True, default=None)
     rack_id: str | None = string(nullable=True, default=None)

@@ -1,4 +1,4 @@
-"""What members of a classic consumer group tell each other, opaque to the broker."""
+"""What members of a classic consumer group send each other, opaque to the broker."""
 
 from typing import Final
 

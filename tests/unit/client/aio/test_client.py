@@ -7,8 +7,8 @@ import pytest
 
 from headrace.client import AsyncClient, BrokerUnreachable, CallTimedOut, ClientClosed
 from headrace.client import ClientSettings as Settings
-from headrace.client.core.failures import BadFrame, RequestTimedOut
-from headrace.client.core.flows import Ask
+from headrace.client.core.errors import BadFrame, RequestTimedOut
+from headrace.client.core.operations import SendRequest
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NodeId
 from headrace.protocol.message import Message
@@ -82,7 +82,9 @@ def test_nobody_waits_longer_because_of_a_patient_request_before_it(
 
             def asked(timeout_ms: int) -> "asyncio.Future[Message | None]":
                 request = DescribeClusterRequest(include_cluster_authorized_operations=False)
-                return client.submit(Ask(NodeId(0), request, DescribeClusterResponse, timeout_ms))
+                return client.submit(
+                    SendRequest(NodeId(0), request, DescribeClusterResponse, timeout_ms)
+                )
 
             patient, hasty, later = asked(10_000), asked(1_000), asked(3_000)
             for seconds, answer in ((1, hasty), (3, later), (10, patient)):

@@ -48,7 +48,7 @@ from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
 from tests.simulation.loop import VirtualLoop
 from tests.support.client_core import TOPIC_ID
-from tests.support.memberships import heartbeat_answer
+from tests.support.memberships import heartbeat_response
 from tests.support.scripted_broker import HANG_UP, SILENCE, Instead, ScriptedBroker
 from tests.unit.client.aio.conftest import Run
 
@@ -92,17 +92,17 @@ class Group:
             return HANG_UP
         if request.member_epoch < 0:
             self.left.append(request.member_epoch)
-            return heartbeat_answer(epoch=request.member_epoch)
+            return heartbeat_response(epoch=request.member_epoch)
         if self.refuse:
             code, self.refuse = self.refuse, 0
             self.told = None
-            return heartbeat_answer(error_code=code)
+            return heartbeat_response(error_code=code)
         if request.member_epoch == 0:
             self.told = None
         if self.told == self.assigned:
-            return heartbeat_answer(epoch=self.epoch)
+            return heartbeat_response(epoch=self.epoch)
         self.told = list(self.assigned)
-        return heartbeat_answer(epoch=self.epoch, assigned={TOPIC_ID: self.assigned})
+        return heartbeat_response(epoch=self.epoch, assigned={TOPIC_ID: self.assigned})
 
     def _offsets(self, request: OffsetFetchRequest) -> Message:
         part = OffsetFetchResponsePartitions(
@@ -315,7 +315,7 @@ def test_a_refusal_of_who_we_were_says_nothing_of_who_we_are(run: Run) -> None:
 
             def refuse_late(_: OffsetCommitRequest) -> Message:
                 # While the commit was on its way, a heartbeat has brought a new epoch.
-                consumer._engine.membership.answered(heartbeat_answer(epoch=2), 0)
+                consumer._engine.membership.on_response(heartbeat_response(epoch=2), 0)
                 part = OffsetCommitResponsePartition(
                     partition_index=0, error_code=ErrorCode.UNKNOWN_MEMBER_ID
                 )

@@ -15,8 +15,8 @@ from headrace.client import (
     RecordMetadata,
     TopicPartition,
 )
-from headrace.client.core.failures import SenderFailed
-from headrace.client.core.sending import Sending
+from headrace.client.core.accumulator import RecordAccumulator
+from headrace.client.core.errors import SenderFailed
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.protocol.message import Message
 from headrace.protocol.messages.init_producer_id import (
@@ -336,7 +336,7 @@ def test_a_fault_in_the_producer_leaves_nobody_waiting(
         _, client = await opened(loop)
         async with client, client.producer() as producer:
             await producer.send_and_wait("t", b"first")
-            monkeypatch.setattr(Sending, "next_due_ms", broken)
+            monkeypatch.setattr(RecordAccumulator, "next_due_ms", broken)
             delivery = await producer.send("t", b"second")
             with pytest.raises(SenderFailed, match="a mistake"):
                 await delivery

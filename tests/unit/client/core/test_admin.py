@@ -36,7 +36,7 @@ from headrace.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from headrace.protocol.messages.metadata import MetadataRequest
-from tests.support.client_core import TOPIC_ID, ManualClock, Play, make_session, metadata
+from tests.support.client_core import TOPIC_ID, ManualClock, OperationDriver, make_session, metadata
 
 
 def created(*codes: int) -> CreateTopicsResponse:
@@ -50,46 +50,54 @@ def created(*codes: int) -> CreateTopicsResponse:
 
 def test_creating_waits_until_brokers_tell_of_the_topic() -> None:
     clock = ManualClock()
-    flow = admin_topics.create_topics(make_session(clock), [NewTopic("t", 2)], validate_only=False)
-    play = Play(flow)
-    play.answer(created(0))
-    play.answer(metadata(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    operation = admin_topics.create_topics(
+        make_session(clock), [NewTopic("t", 2)], validate_only=False
+    )
+    play = OperationDriver(operation)
+    play.respond(created(0))
+    play.respond(metadata(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     play.pass_time(clock)
-    play.answer(metadata(2, leader=-1))
+    play.respond(metadata(2, leader=-1))
     play.pass_time(clock)
-    play.answer(metadata(2))
+    play.respond(metadata(2))
     assert play.result == {"t": TOPIC_ID}
 
 
 def test_a_topic_that_stays_unseen_is_created_all_the_same() -> None:
     clock = ManualClock()
-    flow = admin_topics.create_topics(make_session(clock), [NewTopic("t")], validate_only=False)
-    play = Play(flow)
-    play.answer(created(0))
+    operation = admin_topics.create_topics(
+        make_session(clock), [NewTopic("t")], validate_only=False
+    )
+    play = OperationDriver(operation)
+    play.respond(created(0))
     while not play.is_done:
-        play.answer(metadata(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        play.respond(metadata(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         play.pass_time(clock)
     assert play.result == {"t": TOPIC_ID}
     assert clock.ms < 2000
 
 
 def test_only_checking_looks_at_nothing() -> None:
-    play = Play(admin_topics.create_topics(make_session(), [NewTopic("t")], validate_only=True))
-    play.answer(created(0))
+    play = OperationDriver(
+        admin_topics.create_topics(make_session(), [NewTopic("t")], validate_only=True)
+    )
+    play.respond(created(0))
     assert play.is_done
 
 
 def test_a_refused_topic_is_named_with_the_brokers_reason() -> None:
-    play = Play(admin_topics.create_topics(make_session(), [NewTopic("t")], validate_only=False))
+    play = OperationDriver(
+        admin_topics.create_topics(make_session(), [NewTopic("t")], validate_only=False)
+    )
     with pytest.raises(ApiError, match="create topic 't': topic already exists") as refusal:
-        play.answer(created(ErrorCode.TOPIC_ALREADY_EXISTS))
+        play.respond(created(ErrorCode.TOPIC_ALREADY_EXISTS))
     assert refusal.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 def test_assignments_take_the_place_of_numbers() -> None:
     topic = NewTopic("t", 5, 3, {"a": "b"}, {0: [1, 2], 1: [2, 1]})
-    play = Play(admin_topics.create_topics(make_session(), [topic], validate_only=False))
-    request = play.ask().request
+    play = OperationDriver(admin_topics.create_topics(make_session(), [topic], validate_only=False))
+    request = play.send().request
     assert isinstance(request, CreateTopicsRequest)
     (wanted,) = request.topics
     assert (wanted.num_partitions, wanted.replication_factor) == (-1, -1)
@@ -99,15 +107,15 @@ def test_assignments_take_the_place_of_numbers() -> None:
 
 def test_deleting_by_id_needs_a_version_that_has_ids() -> None:
     ids: list[str | uuid.UUID] = ["t", TOPIC_ID]
-    assert Play(admin_topics.delete_topics(make_session(), ids)).ask().version_min == 6
-    play = Play(admin_topics.delete_topics(make_session(), ["t"]))
-    request = play.ask().request
+    assert OperationDriver(admin_topics.delete_topics(make_session(), ids)).send().version_min == 6
+    play = OperationDriver(admin_topics.delete_topics(make_session(), ["t"]))
+    request = play.send().request
     assert isinstance(request, DeleteTopicsRequest)
-    assert (play.ask().version_min, request.topic_names) == (0, ["t"])
+    assert (play.send().version_min, request.topic_names) == (0, ["t"])
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     answer = DeleteTopicsResponse(responses=[DeletableTopicResult(name="t", error_code=missing)])
     with pytest.raises(ApiError, match="does not exist"):
-        play.answer(answer)
+        play.respond(answer)
 
 
 def config_answer(kind: ResourceType, name: str) -> DescribeConfigsResponse:
@@ -123,15 +131,15 @@ def test_a_brokers_configs_are_asked_of_that_broker() -> None:
         ConfigResource(ResourceType.TOPIC, "t"),
         ConfigResource(ResourceType.BROKER, "1"),
     )
-    flow = admin_state.describe_configs(
+    operation = admin_state.describe_configs(
         make_session(), [topic, broker], keys=None, documentation=False
     )
-    play = Play(flow)
-    play.answer(config_answer(ResourceType.TOPIC, "t"))
-    assert isinstance(play.ask().request, MetadataRequest)
-    play.answer(metadata(brokers=(0, 1)))
-    assert play.ask().node == 1
-    play.answer(config_answer(ResourceType.BROKER, "1"))
+    play = OperationDriver(operation)
+    play.respond(config_answer(ResourceType.TOPIC, "t"))
+    assert isinstance(play.send().request, MetadataRequest)
+    play.respond(metadata(brokers=(0, 1)))
+    assert play.send().node == 1
+    play.respond(config_answer(ResourceType.BROKER, "1"))
     assert isinstance(play.result, dict)
     assert set(play.result) == {topic, broker}
     assert play.result[topic]["k"].is_default
@@ -140,8 +148,8 @@ def test_a_brokers_configs_are_asked_of_that_broker() -> None:
 def test_a_refused_config_change_names_the_resource() -> None:
     resource = ConfigResource(ResourceType.TOPIC, "t")
     changes = {resource: [ConfigChange("k", "v")]}
-    play = Play(admin_state.alter_configs(make_session(), changes, validate_only=False))
-    assert isinstance(play.ask().request, IncrementalAlterConfigsRequest)
+    play = OperationDriver(admin_state.alter_configs(make_session(), changes, validate_only=False))
+    assert isinstance(play.send().request, IncrementalAlterConfigsRequest)
     refusal = AlterConfigsResourceResponse(
         error_code=ErrorCode.INVALID_CONFIG,
         error_message="unknown key k",
@@ -149,41 +157,41 @@ def test_a_refused_config_change_names_the_resource() -> None:
         resource_name="t",
     )
     with pytest.raises(ApiError, match="configs of 't': unknown key k"):
-        play.answer(IncrementalAlterConfigsResponse(responses=[refusal]))
+        play.respond(IncrementalAlterConfigsResponse(responses=[refusal]))
 
 
 def test_configs_of_a_missing_topic_are_not_asked_for_again() -> None:
     resource = ConfigResource(ResourceType.TOPIC, "nowhere")
     changes = {resource: [ConfigChange("k", "v")]}
-    play = Play(admin_state.alter_configs(make_session(), changes, validate_only=False))
+    play = OperationDriver(admin_state.alter_configs(make_session(), changes, validate_only=False))
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     unaltered = AlterConfigsResourceResponse(
         error_code=missing, resource_type=2, resource_name="nowhere"
     )
     with pytest.raises(MissingTopic, match="topic 'nowhere' does not exist"):
-        play.answer(IncrementalAlterConfigsResponse(responses=[unaltered]))
-    described = Play(
+        play.respond(IncrementalAlterConfigsResponse(responses=[unaltered]))
+    described = OperationDriver(
         admin_state.describe_configs(make_session(), [resource], keys=None, documentation=False)
     )
     unknown = DescribeConfigsResult(
         error_code=missing, resource_type=2, resource_name="nowhere", configs=[]
     )
     with pytest.raises(MissingTopic, match="topic 'nowhere' does not exist"):
-        described.answer(DescribeConfigsResponse(results=[unknown]))
+        described.respond(DescribeConfigsResponse(results=[unknown]))
 
 
 def test_records_are_deleted_by_the_leaders_of_their_partitions() -> None:
     session = make_session()
     session.cluster.update(metadata(2), 0)
     before = {TopicPartition("t", 0): 5, TopicPartition("t", 1): -1}
-    play = Play(admin_state.delete_records(session, before))
-    (ask,) = play.asks()
-    assert isinstance(ask.request, DeleteRecordsRequest)
-    assert [p.offset for p in ask.request.topics[0].partitions] == [5, -1]
+    play = OperationDriver(admin_state.delete_records(session, before))
+    (send,) = play.requests()
+    assert isinstance(send.request, DeleteRecordsRequest)
+    assert [p.offset for p in send.request.topics[0].partitions] == [5, -1]
     parts = [
         DeleteRecordsPartitionResult(partition_index=0, low_watermark=5),
         DeleteRecordsPartitionResult(partition_index=1, low_watermark=9),
     ]
     topic = DeleteRecordsTopicResult(name="t", partitions=parts)
-    play.answer([DeleteRecordsResponse(topics=[topic])])
+    play.respond([DeleteRecordsResponse(topics=[topic])])
     assert play.result == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 9}

@@ -34,10 +34,10 @@ def test_a_topic_created_anew_starts_with_its_own_epochs() -> None:
 
 def test_a_broker_may_name_the_new_leader_itself() -> None:
     cluster = known(leader=1, epoch=5)
-    assert not cluster.note_leader(T0, NodeId(2), LeaderEpoch(5))
-    assert not cluster.note_leader(T0, NodeId(9), LeaderEpoch(6)), "its address is not known"
-    cluster.note_broker(BrokerAddress(NodeId(9), "new", 9092))
-    assert cluster.note_leader(T0, NodeId(9), LeaderEpoch(6))
+    assert not cluster.update_leader(T0, NodeId(2), LeaderEpoch(5))
+    assert not cluster.update_leader(T0, NodeId(9), LeaderEpoch(6)), "its address is not known"
+    cluster.add_broker(BrokerAddress(NodeId(9), "new", 9092))
+    assert cluster.update_leader(T0, NodeId(9), LeaderEpoch(6))
     assert (cluster.leader(T0), cluster.leader_epoch(T0)) == (9, 6)
 
 
@@ -50,7 +50,7 @@ def test_a_forgotten_topic_is_stale_but_still_usable() -> None:
     cluster = known(leader=1)
     assert not cluster.is_stale("t", 100, 1000)
     assert cluster.is_stale("t", 2000, 1000)
-    cluster.forget(["t"])
+    cluster.mark_stale(["t"])
     assert cluster.is_stale("t", 0, 1000)
     assert cluster.leader(T0) == 1
 

@@ -6,7 +6,7 @@ from headrace.client.core.fetched import Cursor, decode_chunk, whole_batches
 from headrace.client.core.models import FetchedChunk
 from headrace.core.errors import InvalidRecord
 from headrace.core.ids import TopicPartition
-from headrace.protocol.records.encode import encode_record, seal_batch
+from headrace.protocol.records.encode import encode_record, pack_batch
 
 WHERE = TopicPartition("orders", 0)
 
@@ -15,7 +15,7 @@ def chunk(count: int, claimed: int | None = None) -> FetchedChunk:
     """One batch of `count` records; it may claim to hold more."""
     records = b"".join(encode_record(delta, 0, None, b"v", ()) for delta in range(count))
     number = claimed or count
-    sealed = seal_batch(
+    sealed = pack_batch(
         records,
         attributes=0,
         last_offset_delta=number - 1,

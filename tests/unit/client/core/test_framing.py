@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.client.core.failures import BadFrame
+from headrace.client.core.errors import BadFrame
 from headrace.client.core.framing import FrameReader
 
 

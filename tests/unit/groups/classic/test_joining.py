@@ -16,7 +16,7 @@ def test_a_new_member_is_given_an_id_before_it_counts() -> None:
     assert (answer.error_code, answer.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "a-id")
     assert not world.group.members
     world.advance(SESSION_MS)
-    assert not world.group.pending
+    assert not world.group.pending_join_members
 
 
 def test_an_old_client_is_taken_in_without_an_id() -> None:

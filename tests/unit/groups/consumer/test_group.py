@@ -13,7 +13,7 @@ from headrace.groups.consumer.offset_rules import check_commit, check_fetch
 from headrace.groups.consumer.patterns import matching
 from headrace.groups.consumer.topics import ImageTopics
 from headrace.groups.records import GroupRecord
-from headrace.groups.shard import Shard
+from headrace.groups.shard import GroupShard
 from headrace.protocol.schemas.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -66,7 +66,7 @@ def about_member() -> GroupRecord:
 
 
 def group_of(*records: GroupRecord) -> ConsumerGroup:
-    shard = Shard()
+    shard = GroupShard()
     for record in records:
         shard.apply(record)
     group = shard.groups[GROUP]
@@ -103,14 +103,14 @@ def test_a_member_in_a_state_of_a_later_kafka_must_come_with_empty_hands() -> No
 
 
 def test_topic_metadata_as_older_brokers_kept_it_is_passed_over() -> None:
-    shard = Shard()
+    shard = GroupShard()
     key = ConsumerGroupPartitionMetadataKey(group_id=GROUP)
     shard.apply(GroupRecord(key, ConsumerGroupPartitionMetadataValue(topics=[])))
     assert shard.groups == {}
 
 
 def test_tombstones_of_what_is_not_there_change_nothing() -> None:
-    shard = Shard()
+    shard = GroupShard()
     for key in (
         ConsumerGroupMetadataKey(group_id=GROUP),
         ConsumerGroupMemberMetadataKey(group_id=GROUP, member_id="m"),

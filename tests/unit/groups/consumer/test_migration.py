@@ -8,12 +8,12 @@ from uuid import UUID
 import pytest
 
 from headrace.core.errors import ApiError, ErrorCode
-from headrace.groups import consumer_steps
+from headrace.groups import consumer_group_requests
 from headrace.groups.classic.group import ClassicGroup, State
 from headrace.groups.consumer.assignors.model import TopicIdPartition
 from headrace.groups.consumer.group import ConsumerGroup
 from headrace.groups.consumer.settings import MigrationPolicy
-from headrace.groups.step import Caller
+from headrace.groups.result import ClientInfo
 from headrace.protocol.messages.join_group import JoinGroupResponse
 from tests.support.consumer_groups import GROUP, Client, Coordinator, settle
 from tests.support.migrating_members import ClassicClient
@@ -136,11 +136,11 @@ def test_members_that_wait_for_a_rebalance_are_called_into_the_new_group(
     classic_group(coordinator)
     waiting = ClassicClient(coordinator)
     assert waiting.enter() is None, "parked until the other one joins too"
-    step = coordinator.step()
-    caller = Caller("modern", "/127.0.0.1", 1, "unused")
+    result = coordinator.new_result()
+    client = ClientInfo("modern", "/127.0.0.1", 1, "unused")
     request = Client("m", ["t"]).request()
-    consumer_steps.consumer_heartbeat(coordinator.shard, request, caller, "modern", step)
-    (answer,) = (each.response for each in step.answers if each.token is waiting)
+    consumer_group_requests.consumer_heartbeat(coordinator.shard, request, client, "modern", result)
+    (answer,) = (each.response for each in result.pending_replies if each.reply is waiting)
     assert isinstance(answer, JoinGroupResponse)
     assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
 

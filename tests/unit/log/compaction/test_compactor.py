@@ -16,7 +16,7 @@ from headrace.protocol.records.encode import (
     ControlType,
     encode_batch,
     encode_control_batch,
-    seal_batch,
+    pack_batch,
 )
 from headrace.protocol.records.header import iterate_headers, parse_header
 from tests.simulation.disk import SimulatedFileSystem
@@ -51,7 +51,7 @@ def raw_snappy(content: bytes | bytearray) -> bytes:
     """As librdkafka compresses: one raw block."""
     header = parse_header(content)
     return bytes(
-        seal_batch(
+        pack_batch(
             bytes(cramjam.snappy.compress_raw(record_payload(content, header))),
             attributes=Codec.SNAPPY,
             last_offset_delta=header.last_offset_delta,
@@ -233,7 +233,7 @@ def test_a_batch_that_makes_no_sense_is_kept_as_it_is(log: CompactedLog, damage:
     odd[-1] ^= 0x55
     if damage != "crc":
         header = parse_header(odd)
-        odd = seal_batch(
+        odd = pack_batch(
             odd[61:-1] if damage == "records" else odd[61:],
             attributes=codec,
             last_offset_delta=1,

@@ -6,7 +6,7 @@ from headrace.core.ids import LeaderEpoch, Offset
 from headrace.log.compaction.compactor import compact_log
 from headrace.log.compaction.plan import plan_compaction
 from headrace.log.compaction.request import CompactionRequest, CompactionResult, SegmentRange
-from headrace.log.compaction.swap import put_in_place
+from headrace.log.compaction.swap import apply_replacements
 from headrace.log.config import LogConfig
 from headrace.log.partition_log import PartitionLog
 from headrace.protocol.records.decode import Record, iterate_records
@@ -102,7 +102,7 @@ def test_a_compacted_log_is_read_from_every_offset() -> None:
     log = _open(SimulatedFileSystem())
     _fill(log)
     before = _read_all(log)
-    assert put_in_place(log, _compact(log))
+    assert apply_replacements(log, _compact(log))
     after = _read_all(log)
     assert len(after) < len(before) / 2
     assert _newest(after) == _newest(before)
@@ -119,7 +119,7 @@ def test_segments_that_lost_every_record_are_stepped_over() -> None:
     log = _open(SimulatedFileSystem())
     _fill(log)
     before = _read_all(log)
-    assert put_in_place(log, _compact(log, segment_bytes=1))
+    assert apply_replacements(log, _compact(log, segment_bytes=1))
     assert [segment.size for segment in log.segments].count(0) > 3
     assert _newest(_read_all(log)) == _newest(before)
     _append(log, ("k1", "newest"))
@@ -146,7 +146,7 @@ def test_readers_see_a_whole_log_at_every_step_of_a_replacement() -> None:
         files.observer = look
 
     files.observer = look
-    assert put_in_place(log, result)
+    assert apply_replacements(log, result)
     files.observer = lambda _: None
     assert looks > 10
     assert _newest(_read_all(log)) == truth
@@ -158,7 +158,7 @@ def test_a_compacted_log_is_opened_again_after_a_stop_and_after_a_kill() -> None
         files = SimulatedFileSystem()
         log = _open(files)
         _fill(log)
-        assert put_in_place(log, _compact(log))
+        assert apply_replacements(log, _compact(log))
         _append(log, ("k3", "last"))
         records, end = _read_all(log), log.log_end_offset
         point = log.recovery_point
@@ -177,7 +177,7 @@ def test_a_producer_whose_records_are_gone_is_still_known_after_a_kill() -> None
     _fill(log)
     _append(log, ("gone", "3"))
     _fill(log)
-    assert put_in_place(log, _compact(log))
+    assert apply_replacements(log, _compact(log))
     assert b"1" not in _newest(_read_all(log)).values()
     disk = files.after_kill()
     for name in disk.list_directory(DIRECTORY):
@@ -195,6 +195,6 @@ def test_a_replacement_of_segments_that_have_gone_is_refused() -> None:
     log.advance_log_start(Offset(30))
     log.apply_retention(5_000, log.log_end_offset)
     records = _read_all(log, 30)
-    assert not put_in_place(log, result)
+    assert not apply_replacements(log, result)
     assert _read_all(log, 30) == records
     assert not [n for n in log.files.list_directory(DIRECTORY) if n.endswith(".cleaned")]

@@ -9,7 +9,7 @@ import pytest
 from headrace.core.files import FileSystem
 from headrace.log.compaction.compactor import compact_log
 from headrace.log.compaction.request import Replacement
-from headrace.log.compaction.swap import put_in_place, recover_swaps
+from headrace.log.compaction.swap import apply_replacements, recover_swaps
 from headrace.log.names import CLEANED, INDEX, LOG, SWAP, TIME_INDEX, offset_name
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
@@ -157,7 +157,7 @@ def test_after_a_refusal_no_later_segment_is_replaced() -> None:
             log.replace(replacement)
             return True
 
-    assert not put_in_place(Refusing(), result)
+    assert not apply_replacements(Refusing(), result)
     assert asked == [first, second]
     left = {name[:20] for name in files.list_directory(DIRECTORY) if name.endswith(CLEANED)}
     assert left <= {offset_name(second.base_offset, "")}
