@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.connection import Answer, Connection
+from headrace.broker.connection import Connection, ResponseSlot
 from headrace.core.errors import StorageError
 from headrace.core.files import Buffer, FileRange
 from headrace.core.ids import Offset
@@ -53,7 +53,7 @@ def _found(directory: Path, monkeypatch: pytest.MonkeyPatch, *breaks: Break) -> 
 
 def lose_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hang up after an append instead of answering, now and then: it will be sent again."""
-    sound_append, sound_complete = Partition.append, Connection.complete
+    sound_append, sound_complete = Partition.append, Connection.fill
     numbers = itertools.count(1)
     lost = False
 
@@ -62,7 +62,7 @@ def lose_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         lost = batches[0][1].producer_id >= 0 and next(numbers) % 5 == 0
         return sound_append(self, batches, buffer, acks)
 
-    def complete(self: Connection, answer: Answer, parts: Sequence[Buffer]) -> None:
+    def complete(self: Connection, answer: ResponseSlot, parts: Sequence[Buffer]) -> None:
         nonlocal lost
         if lost:
             lost = False
@@ -71,7 +71,7 @@ def lose_answers(monkeypatch: pytest.MonkeyPatch) -> None:
             sound_complete(self, answer, parts)
 
     monkeypatch.setattr(Partition, "append", append)
-    monkeypatch.setattr(Connection, "complete", complete)
+    monkeypatch.setattr(Connection, "fill", complete)
 
 
 def refuse_appends(monkeypatch: pytest.MonkeyPatch) -> None:

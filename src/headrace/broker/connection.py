@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Sequence
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from headrace.broker.pacing import Pace
+from headrace.broker.fetch_rate_limiter import FetchRateLimiter
 from headrace.broker.receive_buffer import ReceiveBuffer
 from headrace.broker.sender import TRANSPORT_BYTES, Sender
 from headrace.core.errors import HeadraceError
@@ -34,16 +34,16 @@ UNANSWERED_MAX = 256
 # Bytes of complete answers behind one that is not, above which a connection is not read from.
 HELD_BYTES_MAX = 1024 * 1024
 # Long polls of one connection; each may turn into an answer of `fetch.max.bytes`.
-WAITING_MAX = 8
+DELAYED_OPERATIONS_MAX = 8
 
 
-class Waiting(Protocol):
+class DelayedOperation(Protocol):
     """A request under way that nobody will read the answer of once the client is gone."""
 
     def cancel(self) -> None: ...
 
 
-class Answer:
+class ResponseSlot:
     """A place in the queue of answers; `parts` is None until the answer is known."""
 
     __slots__ = ("held_bytes", "parts")
@@ -63,7 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client_software = ("unknown", "unknown")
         self._dispatcher = dispatcher
         self._received = ReceiveBuffer(dispatcher.frame_bytes_max)
-        self._answers: deque[Answer] = deque()
+        self._slots: deque[ResponseSlot] = deque()
         # Answers that were known while their frames were served, before all in the queue.
         self._ready: list[Part] = []
         self._transport: asyncio.Transport | None = None
@@ -72,17 +72,17 @@ class Connection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._frames_waiting = False
         # Requests under way whose effect the next ones must see, and answers being encoded.
-        self._holds = 0
+        self._mutes = 0
         # Of answers that are complete but have to wait for others before them.
         self._held_bytes = 0
         # Answers that wait for something else than the client; they are told when it is gone.
-        self.waiting: dict[Waiting, None] = {}
-        self.pace = Pace()
+        self.delayed_operations: dict[DelayedOperation, None] = {}
+        self.fetch_rate_limiter = FetchRateLimiter()
         # Where the last produce went, and its fast path once it has been there twice.
         self.produced_last: Partition | None = None
         self.produce_fast_path: ProduceFastPath | None = None
         # Set by every request, taken by the listener when it looks for silent connections.
-        self.talked = True
+        self.active = True
         self.last_activity = 0.0
         self.closed = False
 
@@ -94,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sender = Sender(
             self._transport,
             self.listener.send_memory,
-            moved=self.regulate_reading,
+            backlog_changed=self.regulate_reading,
             failed=self._send_failed,
         )
         peer = transport.get_extra_info("peername")
@@ -108,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - frames decide the size
-        return self._received.room()
+        return self._received.free_space()
 
     def buffer_updated(self, nbytes: int) -> None:
         self._received.received(nbytes)
@@ -121,7 +121,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         # Who reads a long answer slowly is not silent.
-        self.talked = True
+        self.active = True
         if self._sender is not None:
             self._sender.resume()
         self.regulate_reading()
@@ -130,22 +130,24 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(exc, OSError):
             logger.debug("connection lost: client=%s error=%s", self.client_host, exc)
         self.closed = True
-        self._answers.clear()
+        self._slots.clear()
         self._held_bytes = 0
         if self._sender is not None:
             self._sender.drop()
-        call_each(logger, "a waiting request", tuple(self.waiting), methodcaller("cancel"))
-        self.listener.forget(self)
+        call_each(
+            logger, "a waiting request", tuple(self.delayed_operations), methodcaller("cancel")
+        )
+        self.listener.remove(self)
 
     # ours
 
     @property
     def idle(self) -> bool:
-        return not self._answers
+        return not self._slots
 
     @property
     def unanswered(self) -> int:
-        return len(self._answers)
+        return len(self._slots)
 
     @property
     def is_paused(self) -> bool:
@@ -169,49 +171,49 @@ class Connection(asyncio.BufferedProtocol):
             self.closed = True
             self._transport.abort()
 
-    def answer_later(self) -> Answer:
+    def reserve_slot(self) -> ResponseSlot:
         """Take the next place in the queue of answers."""
-        answer = Answer()
-        self._answers.append(answer)
-        return answer
+        slot = ResponseSlot()
+        self._slots.append(slot)
+        return slot
 
-    def complete(self, answer: Answer, parts: Sequence[Part]) -> None:
+    def fill(self, slot: ResponseSlot, parts: Sequence[Part]) -> None:
         """Fill a place; whatever is ready at the head of the queue leaves now.
 
         While frames are being served the answers collect and leave together at the end.
         """
-        answer.parts = parts
-        answers = self._answers
-        if not answers:
+        slot.parts = parts
+        slots = self._slots
+        if not slots:
             return  # the client is gone
-        if answers[0] is not answer:
-            answer.held_bytes = sum(map(len, parts))
-            self._held_bytes += answer.held_bytes
+        if slots[0] is not slot:
+            slot.held_bytes = sum(map(len, parts))
+            self._held_bytes += slot.held_bytes
         elif not self._in_frames:
             self._send_ready()
 
-    def answer_at_once(self, data: bytes) -> None:
+    def send_in_turn(self, data: bytes) -> None:
         """The answer to the frame that is being served; it leaves with those of the others."""
-        if self._answers:
-            self.complete(self.answer_later(), (data,))
+        if self._slots:
+            self.fill(self.reserve_slot(), (data,))
         else:
             self._ready.append(data)
 
-    def hold(self) -> None:
+    def mute(self) -> None:
         """Start no further request until `go_on`.
 
         Kafka serves the requests of one connection one after the other. Produce and fetch may
         overlap here, since their effects come in order all the same; others have to wait.
         """
-        self._holds += 1
+        self._mutes += 1
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run it; a node that stops waits for it."""
         return self._dispatcher.start(work)
 
-    def go_on(self) -> None:
+    def unmute(self) -> None:
         """To be called once for each `hold`."""
-        self._holds -= 1
+        self._mutes -= 1
         self.regulate_reading()
 
     def release_memory(self) -> None:
@@ -225,8 +227,8 @@ class Connection(asyncio.BufferedProtocol):
             if self._transport is not None:
                 self._transport.pause_reading()
             return
-        self.talked = True
-        if self._holds:
+        self.active = True
+        if self._mutes:
             self._frames_waiting = True
             return
         self._in_frames = True
@@ -236,42 +238,42 @@ class Connection(asyncio.BufferedProtocol):
                 if self.closed:
                     break
                 # With nothing held up there is nothing to bound.
-                if self._holds or (len(self._answers) > 1 and self._must_wait()):
+                if self._mutes or (len(self._slots) > 1 and self._apply_backpressure()):
                     self._frames_waiting = True
                     break
         except HeadraceError as error:
-            self.refuse(error)
+            self.close_on_error(error)
         except Exception:
             logger.exception("closing connection after a fault: client=%s", self.client_host)
-            self._hang_up()
+            self._close_after_responses()
         finally:
             self._in_frames = False
         if not self.closed:
             self._send_ready()
 
-    def refuse(self, error: HeadraceError) -> None:
+    def close_on_error(self, error: HeadraceError) -> None:
         """There is no answer to such a request but this."""
         logger.warning("closing connection: client=%s reason=%s", self.client_host, error)
-        self._hang_up()
+        self._close_after_responses()
 
-    def _hang_up(self) -> None:
+    def _close_after_responses(self) -> None:
         """Close, after the answers to what was asked before have left."""
         self._send_ready()
         self.close()
 
     def _send_ready(self) -> None:
-        answers = self._answers
+        slots = self._slots
         out, self._ready = self._ready, []
-        while answers:
-            answer = answers[0]
-            if answer.parts is None:
+        while slots:
+            slot = slots[0]
+            if slot.parts is None:
                 break
-            out.extend(answer.parts)
-            self._held_bytes -= answer.held_bytes
-            answers.popleft()
+            out.extend(slot.parts)
+            self._held_bytes -= slot.held_bytes
+            slots.popleft()
         if out and self._sender is not None and not self.closed:
             self._sender.send(out)
-        if answers or self._reading_paused or self._frames_waiting:
+        if slots or self._reading_paused or self._frames_waiting:
             self.regulate_reading()
 
     def _send_failed(self, error: Exception) -> None:
@@ -286,29 +288,29 @@ class Connection(asyncio.BufferedProtocol):
         """Stop or go on reading, as the bounds say."""
         if self._transport is None or self.closed:
             return
-        crowded = self._is_crowded()
-        if crowded != self._reading_paused:
-            self._reading_paused = crowded
-            if crowded:
+        over_limit = self._over_limit()
+        if over_limit != self._reading_paused:
+            self._reading_paused = over_limit
+            if over_limit:
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
-        if self._frames_waiting and not crowded:
+        if self._frames_waiting and not over_limit:
             # They arrived before the pause; no further bytes may come to trigger them.
             self._frames_waiting = False
             asyncio.get_running_loop().call_soon(self._serve_after_pause)
 
-    def _must_wait(self) -> bool:
+    def _apply_backpressure(self) -> bool:
         if self._held_bytes >= HELD_BYTES_MAX:
             self._send_ready()
-        return self._is_crowded()
+        return self._over_limit()
 
-    def _is_crowded(self) -> bool:
+    def _over_limit(self) -> bool:
         return (
-            self._holds > 0
+            self._mutes > 0
             or (self._sender is not None and self._sender.is_slow)
-            or len(self._answers) >= UNANSWERED_MAX
-            or len(self.waiting) >= WAITING_MAX
+            or len(self._slots) >= UNANSWERED_MAX
+            or len(self.delayed_operations) >= DELAYED_OPERATIONS_MAX
             or self._held_bytes >= HELD_BYTES_MAX
             or not self.listener.is_open
         )

@@ -12,14 +12,14 @@ from headrace.security.authorizer import AclOperation, Action, Authorizer, Resou
 
 if TYPE_CHECKING:
     from headrace.broker.auto_creation import AutoCreation
-    from headrace.broker.connection import Answer, Waiting
+    from headrace.broker.connection import DelayedOperation, ResponseSlot
     from headrace.broker.disk_reads import DiskReads
+    from headrace.broker.fetch_rate_limiter import FetchRateLimiter
     from headrace.broker.fetch_sessions import FetchSessions
-    from headrace.broker.metering import ApiMeter, RequestMeters
-    from headrace.broker.pacing import Pace
+    from headrace.broker.metering import ApiMetrics, RequestMetrics
     from headrace.broker.producer_ids import ProducerIds
     from headrace.broker.record_work import RecordWork
-    from headrace.broker.turns import LoopTurn
+    from headrace.broker.time_slice import TimeSlice
     from headrace.controller.controller import Controller
     from headrace.core.broker_configs import BrokerConfig
     from headrace.core.ids import NodeId
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-NO_ANSWER: Sequence[Part] = ()
+NO_RESPONSE: Sequence[Part] = ()
 
 _DENIED = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -56,13 +56,13 @@ class Services:
         "controller",
         "disk_reads",
         "fetch_sessions",
-        "meters",
         "node_id",
         "producer_ids",
         "randomness",
         "record_work",
         "replicas",
-        "turn",
+        "request_metrics",
+        "time_slice",
     )
 
     def __init__(
@@ -77,10 +77,10 @@ class Services:
         producer_ids: "ProducerIds",
         authorizer: Authorizer,
         auto_creation: "AutoCreation",
-        meters: "RequestMeters",
+        request_metrics: "RequestMetrics",
         record_work: "RecordWork",
         disk_reads: "DiskReads",
-        turn: "LoopTurn",
+        time_slice: "TimeSlice",
         clock: "Clock",
         randomness: "Randomness",
     ) -> None:
@@ -94,10 +94,10 @@ class Services:
         self.producer_ids = producer_ids
         self.authorizer = authorizer
         self.auto_creation = auto_creation
-        self.meters = meters
+        self.request_metrics = request_metrics
         self.record_work = record_work
         self.disk_reads = disk_reads
-        self.turn = turn
+        self.time_slice = time_slice
         self.clock = clock
         self.randomness = randomness
 
@@ -111,30 +111,30 @@ class Services:
         return groups
 
 
-class Named(Protocol):
+class ListenerInfo(Protocol):
     """A listener as handlers know it."""
 
     name: str
 
 
-class Caller(Protocol):
+class ClientConnection(Protocol):
     """Who asks: a client's connection, or a door of this process."""
 
     principal: "Principal"
     client_host: str
     local_host: str
     client_software: tuple[str, str]
-    waiting: "dict[Waiting, None]"
-    pace: "Pace"
+    delayed_operations: "dict[DelayedOperation, None]"
+    fetch_rate_limiter: "FetchRateLimiter"
 
     @property
-    def listener(self) -> Named: ...
+    def listener(self) -> ListenerInfo: ...
 
-    def complete(self, answer: "Answer", parts: Sequence[Part]) -> None: ...
+    def fill(self, answer: "ResponseSlot", parts: Sequence[Part]) -> None: ...
 
-    def hold(self) -> None: ...
+    def mute(self) -> None: ...
 
-    def go_on(self) -> None: ...
+    def unmute(self) -> None: ...
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
 
@@ -145,9 +145,9 @@ class RequestContext:
     """One request: who sent it, in which version, since when, and the way back."""
 
     __slots__ = (
-        "_answer",
-        "_meter",
-        "_parked",
+        "_metrics",
+        "_paused_at",
+        "_slot",
         "_version",
         "api_version",
         "appended_to",
@@ -164,11 +164,11 @@ class RequestContext:
     def __init__(
         self,
         services: Services,
-        connection: Caller,
+        connection: ClientConnection,
         header: "RequestHeader",
-        answer: "Answer",
+        slot: "ResponseSlot",
         version: int,
-        meter: "ApiMeter",
+        metrics: "ApiMetrics",
         started: float,
         size: int,
     ) -> None:
@@ -184,9 +184,9 @@ class RequestContext:
         self.size = size
         # Of a produce: its partition, if it has just one and its batch was appended.
         self.appended_to: Partition | None = None
-        self._answer = answer
+        self._slot = slot
         self._version = version
-        self._meter = meter
+        self._metrics = metrics
 
     @property
     def client_id(self) -> str | None:
@@ -196,48 +196,48 @@ class RequestContext:
         """Answer, once; None means that no answer is owed."""
         try:
             parts: Sequence[Part] = (
-                NO_ANSWER
+                NO_RESPONSE
                 if response is None
                 else encode_response_parts(response, self._version, self.header.correlation_id)
             )
-            self.connection.complete(self._answer, parts)
+            self.connection.fill(self._slot, parts)
         except Exception:
             # Whoever calls back later serves others too and only logs this: without its answer
             # the client would wait for ever. Soon, so that answers before this one leave first.
-            asyncio.get_running_loop().call_soon(self.hang_up)
+            asyncio.get_running_loop().call_soon(self.abort)
             raise
-        self._meter.answered(self, response)
+        self._metrics.count_request(self, response)
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         """End a request that cannot be answered, or whose sender wants no answer and must hear
         that it failed."""
         self.connection.close()
 
-    def finish_later(self, work: Coroutine[Any, Any, None]) -> None:
+    def finish_in_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on with it after the handler has returned; what is behind it has to wait for that."""
-        caller = self.connection
+        connection = self.connection
 
         def done(task: asyncio.Task[None]) -> None:
             error = None if task.cancelled() else task.exception()
             if error is not None:
                 logger.error(
                     "request failed, closing connection: client=%s",
-                    caller.client_host,
+                    connection.client_host,
                     exc_info=error,
                 )
-                self.hang_up()
-            caller.go_on()
+                self.abort()
+            connection.unmute()
 
-        caller.hold()
-        caller.start(work).add_done_callback(done)
+        connection.mute()
+        connection.start(work).add_done_callback(done)
 
-    def park(self) -> None:
+    def pause_timer(self) -> None:
         """The request waits because it asked to; that time is not held against the broker."""
-        self._parked = self.services.meters.now()
+        self._paused_at = self.services.request_metrics.now()
 
-    def resume(self) -> None:
+    def resume_timer(self) -> None:
         """The wait is over."""
-        self.started += self.services.meters.now() - self._parked
+        self.started += self.services.request_metrics.now() - self._paused_at
 
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         return self.services.authorizer.allows(

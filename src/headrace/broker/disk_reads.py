@@ -18,14 +18,14 @@ READS_MAX: Final = 2
 class DiskReads:
     """All reads by workers of one node."""
 
-    __slots__ = ("executor", "places")
+    __slots__ = ("executor", "permits")
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
         # For whoever has something to look at before and after the read.
-        self.places = asyncio.Semaphore(READS_MAX)
+        self.permits = asyncio.Semaphore(READS_MAX)
 
     async def run(self, call: Callable[[], T]) -> T:
         """Run it away from the loop, after those who asked before."""
-        async with self.places:
+        async with self.permits:
             return await self.executor.run(call)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.broker.context import RequestContext, Services
 from headrace.broker.long_requests import ITEMS_AT_ONCE, LongRequestContext, decode_in_worker
-from headrace.broker.metering import ApiMeter
-from headrace.broker.produce_fast_path import learn
+from headrace.broker.metering import ApiMetrics
+from headrace.broker.produce_fast_path import observe
 from headrace.broker.routes import ROUTES, Handler, Route
 from headrace.core.errors import HeadraceError, MalformedMessage, TooManyItems
 from headrace.protocol.api_keys import ApiKey
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 # size of the frame, so no frame made of them may be large.
 DECODED_BYTES_MAX = 8 * 1024 * 1024
 # How long a stop waits for requests under way.
-FINISH_SECONDS = 5
+CLOSE_TIMEOUT_SECONDS = 5
 
 
 class Dispatcher:
@@ -35,14 +35,14 @@ class Dispatcher:
     def __init__(self, services: Services, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max
         self._services = services
-        self._now = services.meters.now
-        self._handlers: dict[int, tuple[Route, Handler, ApiMeter]] = {}
+        self._now = services.request_metrics.now
+        self._handlers: dict[int, tuple[Route, Handler, ApiMetrics]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dispatch(self, connection: "Connection", frame: memoryview) -> None:
         """Start one request. Raises what must cost the client its connection."""
-        path = connection.produce_fast_path
-        if path is not None and path.serve(connection, frame):
+        fast_path = connection.produce_fast_path
+        if fast_path is not None and fast_path.serve(connection, frame):
             return
         started = self._now()
         header = decode_request_header(frame)
@@ -50,7 +50,7 @@ class Dispatcher:
             raise MalformedMessage(f"{len(frame)} bytes are too many for API key {header.api_key}")
         version = header.api_version
         loaded = self._handlers.get(header.api_key) or self._load(header.api_key)
-        route, handler, meter = loaded
+        route, handler, metrics = loaded
         if not route.lowest_served <= version <= route.highest_version:
             if header.api_key != ApiKey.API_VERSIONS:
                 raise MalformedMessage(f"{route.api_key.name} v{version} is not supported")
@@ -59,9 +59,9 @@ class Dispatcher:
             self._services,
             connection,
             header,
-            connection.answer_later(),
+            connection.reserve_slot(),
             version,
-            meter,
+            metrics,
             started,
             len(frame),
         )
@@ -76,15 +76,15 @@ class Dispatcher:
                     frame, version, header.body_position, ITEMS_AT_ONCE
                 )
             except TooManyItems:
-                self._go_on_in_worker(context, connection, handler, memoryview(bytearray(frame)))
+                self._decode_in_worker(context, connection, handler, memoryview(bytearray(frame)))
                 return
         self._handle(context, handler, request)
         if end == len(frame) and isinstance(request, ProduceRequest):
-            learn(self._services, connection, frame, header, request, context.appended_to)
+            observe(self._services, connection, frame, header, request, context.appended_to)
 
     def _handle(self, context: RequestContext, handler: Handler, request: Message) -> None:
         if handler.is_async:
-            context.finish_later(self._run(context, handler, request))
+            context.finish_in_task(self._run(context, handler, request))
             return
         try:
             response = handler.call(context, request)
@@ -100,7 +100,7 @@ class Dispatcher:
             response = refusal(handler, request, error)
         context.reply(response)
 
-    def _go_on_in_worker(
+    def _decode_in_worker(
         self,
         context: RequestContext,
         connection: "Connection",
@@ -118,15 +118,15 @@ class Dispatcher:
                 request = await decode_in_worker(context, handler.request_class, frame)
                 self._handle(long_context, handler, request)
             except HeadraceError as error:
-                connection.refuse(error)
+                connection.close_on_error(error)
 
-        context.finish_later(run())
+        context.finish_in_task(run())
 
-    def _load(self, api_key: int) -> tuple[Route, Handler, ApiMeter]:
+    def _load(self, api_key: int) -> tuple[Route, Handler, ApiMetrics]:
         route = ROUTES.get(api_key)
         if route is None:
             raise MalformedMessage(f"API key {api_key} is not supported")
-        loaded = (route, route.load(), self._services.meters.of(api_key))
+        loaded = (route, route.load(), self._services.request_metrics.for_api(api_key))
         self._handlers[api_key] = loaded
         return loaded
 
@@ -140,7 +140,7 @@ class Dispatcher:
     async def close(self) -> None:
         """Let requests under way finish; their callers have stopped reading new ones."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(FINISH_SECONDS):
+            async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                 while self._tasks:  # one may begin another
                     await asyncio.wait(tuple(self._tasks))
         self.kill()

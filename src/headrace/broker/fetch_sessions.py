@@ -29,7 +29,7 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
-class WantedPartition:
+class FetchPartitionState:
     """What a client wants of one partition, and what it was last told about it."""
 
     __slots__ = (
@@ -37,10 +37,10 @@ class WantedPartition:
         "fetch_offset",
         "key",
         "last_fetched_epoch",
+        "last_sent_high_watermark",
+        "last_sent_log_start_offset",
         "name_seen",
         "partition_max_bytes",
-        "told_high_watermark",
-        "told_log_start_offset",
     )
 
     def __init__(
@@ -58,29 +58,29 @@ class WantedPartition:
         self.last_fetched_epoch = last_fetched_epoch
         # The topic's name when its id was last known.
         self.name_seen = ""
-        self.told_high_watermark = -1
-        self.told_log_start_offset = -1
+        self.last_sent_high_watermark = -1
+        self.last_sent_log_start_offset = -1
 
-    def ask(self, other: "WantedPartition") -> None:
+    def update(self, other: "FetchPartitionState") -> None:
         """Take over a changed request for the same partition."""
         self.fetch_offset = other.fetch_offset
         self.partition_max_bytes = other.partition_max_bytes
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
 
-    def is_news(self, has_data: bool, high_watermark: int, log_start_offset: int) -> bool:
+    def take_changes(self, has_data: bool, high_watermark: int, log_start_offset: int) -> bool:
         """Whether this must be in an incremental answer; remembers that it was told."""
         news = (
             has_data
-            or high_watermark != self.told_high_watermark
-            or log_start_offset != self.told_log_start_offset
+            or high_watermark != self.last_sent_high_watermark
+            or log_start_offset != self.last_sent_log_start_offset
         )
-        self.told_high_watermark = high_watermark
-        self.told_log_start_offset = log_start_offset
+        self.last_sent_high_watermark = high_watermark
+        self.last_sent_log_start_offset = log_start_offset
         return news
 
 
-class Session:
+class FetchSession:
     __slots__ = ("epoch", "id", "last_used_ms", "partitions", "uses_topic_ids")
 
     def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: float) -> None:
@@ -89,7 +89,7 @@ class Session:
         self.epoch = 1
         self.last_used_ms = now_ms
         # In the order in which they are served; whoever got data goes to the end (fairness).
-        self.partitions: dict[PartitionKey, WantedPartition] = {}
+        self.partitions: dict[PartitionKey, FetchPartitionState] = {}
 
     def rotate(self, served: Iterable[PartitionKey]) -> None:
         for key in served:
@@ -98,11 +98,11 @@ class Session:
                 self.partitions[key] = self.partitions.pop(key)
 
 
-class Plan(NamedTuple):
+class FetchPlan(NamedTuple):
     """What to read for one fetch request, and how to shape the answer."""
 
-    partitions: list[WantedPartition]
-    session: Session | None
+    partitions: list[FetchPartitionState]
+    session: FetchSession | None
     incremental: bool
 
 
@@ -115,7 +115,7 @@ class FetchSessions:
         self._slots = slots
         self._eviction_ms = eviction_ms
         self._partitions_left = partitions_max
-        self._sessions: dict[int, Session] = {}  # least recently used first
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -124,30 +124,30 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        wanted: list[WantedPartition],
+        wanted: list[FetchPartitionState],
         forgotten: list[PartitionKey],
         *,
         uses_topic_ids: bool,
         new_id: int,
         now_ms: float,
-    ) -> Plan:
+    ) -> FetchPlan:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._drop(self._sessions.get(session_id))
             session = None
             if epoch == INITIAL_EPOCH and wanted:
                 session = self._create(new_id, wanted, uses_topic_ids, now_ms)
-            return Plan(wanted, session, incremental=False)
+            return FetchPlan(wanted, session, incremental=False)
         return self._continue(session_id, epoch, wanted, forgotten, uses_topic_ids, now_ms)
 
     def _continue(
         self,
         session_id: int,
         epoch: int,
-        wanted: list[WantedPartition],
+        wanted: list[FetchPartitionState],
         forgotten: list[PartitionKey],
         uses_topic_ids: bool,
         now_ms: float,
-    ) -> Plan:
+    ) -> FetchPlan:
         session = self._sessions.get(session_id)
         if session is None:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -162,13 +162,13 @@ class FetchSessions:
             if known is None:
                 session.partitions[partition.key] = partition
             else:
-                known.ask(partition)
+                known.update(partition)
         for key in forgotten:
             session.partitions.pop(key, None)
         self._partitions_left -= len(session.partitions) - before
         if not session.partitions:
             self._drop(session)
-            return Plan([], None, incremental=False)
+            return FetchPlan([], None, incremental=False)
         if len(session.partitions) > before and self._partitions_left < 0:
             # It has outgrown the cache: the client asks for a new one, or goes on without.
             self._drop(session)
@@ -176,16 +176,16 @@ class FetchSessions:
         session.epoch = session.epoch + 1 if session.epoch < _EPOCH_MAX else 1
         session.last_used_ms = now_ms
         self._sessions[session_id] = self._sessions.pop(session_id)
-        return Plan(list(session.partitions.values()), session, incremental=True)
+        return FetchPlan(list(session.partitions.values()), session, incremental=True)
 
     def _create(
-        self, new_id: int, wanted: list[WantedPartition], uses_topic_ids: bool, now_ms: float
-    ) -> Session | None:
+        self, new_id: int, wanted: list[FetchPartitionState], uses_topic_ids: bool, now_ms: float
+    ) -> FetchSession | None:
         if not self._make_room(len(wanted), now_ms):
             return None
         while new_id == NO_SESSION or new_id in self._sessions:
             new_id = new_id % _EPOCH_MAX + 1
-        session = Session(new_id, uses_topic_ids, now_ms)
+        session = FetchSession(new_id, uses_topic_ids, now_ms)
         session.partitions = {partition.key: partition for partition in wanted}
         self._partitions_left -= len(session.partitions)
         self._sessions[new_id] = session
@@ -211,13 +211,13 @@ class FetchSessions:
         self._drop(gives_way)
         return True
 
-    def _idle(self, now_ms: float) -> Session | None:
+    def _idle(self, now_ms: float) -> FetchSession | None:
         """The least recently used session, if it has been idle long enough."""
         oldest = next(iter(self._sessions.values()), None)
         is_idle = oldest is not None and now_ms - oldest.last_used_ms > self._eviction_ms
         return oldest if is_idle else None
 
-    def _drop(self, session: Session | None) -> None:
+    def _drop(self, session: FetchSession | None) -> None:
         if session is not None:
             del self._sessions[session.id]
             self._partitions_left += len(session.partitions)

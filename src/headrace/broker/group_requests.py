@@ -12,7 +12,7 @@ from headrace.protocol.message import Message
 R = TypeVar("R", bound=Message)
 
 
-def answering(
+def reply_callback(
     ctx: RequestContext, request: R, refuse: Callable[[R, ErrorCode, str | None], Message]
 ) -> ReplyCallback:
     """A reply for the coordinator: its answer as it is, or the refusal of this API."""
@@ -26,7 +26,7 @@ def answering(
     return reply
 
 
-def caller(ctx: RequestContext, instance_id: str | None) -> ClientInfo:
+def client_info(ctx: RequestContext, instance_id: str | None) -> ClientInfo:
     """Who asks, with a member id in case it needs one: Kafka's form, readable in lists."""
     client_id = ctx.client_id or ""
     new_id = ctx.services.groups.new_member_id(client_id if instance_id is None else instance_id)

@@ -16,11 +16,11 @@ from collections.abc import Coroutine
 from operator import methodcaller
 from typing import Any, Final, NamedTuple, cast
 
-from headrace.broker.connection import Answer as Place
-from headrace.broker.connection import Waiting
+from headrace.broker.connection import DelayedOperation
+from headrace.broker.connection import ResponseSlot as Place
 from headrace.broker.context import RequestContext, Services
 from headrace.broker.dispatch import refusal
-from headrace.broker.pacing import Pace
+from headrace.broker.fetch_rate_limiter import FetchRateLimiter
 from headrace.broker.routes import ROUTES, Handler, Route
 from headrace.client.aio.client import AsyncClient
 from headrace.client.aio.connection import ResponseFuture
@@ -45,14 +45,14 @@ from headrace.security.principal import ANONYMOUS, Principal
 logger = logging.getLogger(__name__)
 
 # How long a closing link waits for handlers that are still at work.
-HANDLERS_SECONDS: Final = 5
+CLOSE_TIMEOUT_SECONDS: Final = 5
 # Made for a version by whoever makes them, and large.
-_AS_THEY_ARE: Final = (ProduceResponse, FetchRequest, FetchResponse)
+_PASSED_UNCHANGED: Final = (ProduceResponse, FetchRequest, FetchResponse)
 # Never connected to: the links below lead into this process wherever an address points.
-_NOWHERE: Final = "in-process:1"
+_UNUSED_ADDRESS: Final = "in-process:1"
 
 
-class Door(NamedTuple):
+class RequestOrigin(NamedTuple):
     """Who comes through a door: the same for all its requests, unless it asks for names."""
 
     name: str
@@ -73,32 +73,34 @@ class ListenerName:
 class InProcessContext(RequestContext):
     """A request whose answer goes to a future."""
 
-    __slots__ = ("_link", "deadline", "future")
+    __slots__ = ("_connection", "deadline", "future")
 
     def __init__(
         self,
         services: Services,
-        link: "InProcessLink",
+        connection: "InProcessConnection",
         header: RequestHeader,
         future: ResponseFuture,
     ) -> None:
-        meters = services.meters
-        meter = meters.of(header.api_key)
+        meters = services.request_metrics
+        meter = meters.for_api(header.api_key)
         super().__init__(
-            services, link, header, _NO_PLACE, header.api_version, meter, meters.now(), 0
+            services, connection, header, _NO_SLOT, header.api_version, meter, meters.now(), 0
         )
-        self._link = link
+        self._connection = connection
         self.future = future
         self.deadline = 0.0
 
     def reply(self, response: Message | None) -> None:
-        left_in_files = _left_in_files(response)
+        left_in_files = _partitions_in_files(response)
         if left_in_files:
-            self._link.start(self._read(left_in_files, response))
+            self._connection.start(self._read_files(left_in_files, response))
         else:
-            self._answer_with(response)
+            self._respond(response)
 
-    async def _read(self, left_in_files: list[PartitionData], response: Message | None) -> None:
+    async def _read_files(
+        self, left_in_files: list[PartitionData], response: Message | None
+    ) -> None:
         """Nobody sends these records: they are wanted now, away from the loop."""
         for data in left_in_files:
             try:
@@ -108,40 +110,40 @@ class InProcessContext(RequestContext):
             except OSError as error:
                 logger.warning("cannot read records: error=%s", error)
                 data.error_code, data.records = ErrorCode.KAFKA_STORAGE_ERROR, b""
-        self._answer_with(response)
+        self._respond(response)
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         """This request alone: clients of a door share its link."""
-        self._link.answered(self)
+        self._connection.finished(self)
         if not self.future.done():
             self.future.set_exception(BrokerUnreachable("the broker could not answer"))
 
-    def _answer_with(self, response: Message | None) -> None:
-        self._link.answered(self)
+    def _respond(self, response: Message | None) -> None:
+        self._connection.finished(self)
         if not self.future.done():
             try:
-                self.future.set_result(response and _as_sent(response, self.api_version))
+                self.future.set_result(response and _through_codec(response, self.api_version))
             except HeadraceError as error:
                 self.future.set_exception(error)
-        self._meter.answered(self, response)
+        self._metrics.count_request(self, response)
 
 
-_NO_PLACE: Final = Place()
+_NO_SLOT: Final = Place()
 
 
-class InProcessLink:
+class InProcessConnection:
     """What a connection is to the Kafka door; handlers see it as their caller."""
 
-    def __init__(self, address: BrokerAddress, services: Services, door: Door) -> None:
+    def __init__(self, address: BrokerAddress, services: Services, origin: RequestOrigin) -> None:
         self.address = address
-        self.principal = door.principal
-        self.client_host = door.client_host
+        self.principal = origin.principal
+        self.client_host = origin.client_host
         self.local_host = "localhost"
-        self.client_software = ("headrace", door.name)
-        self.waiting: dict[Waiting, None] = {}
-        self.pace = Pace()
-        self._listener = door.listener
-        self._client_id = f"headrace-{door.name}"
+        self.client_software = ("headrace", origin.name)
+        self.delayed_operations: dict[DelayedOperation, None] = {}
+        self.fetch_rate_limiter = FetchRateLimiter()
+        self._listener = origin.listener
+        self._client_id = f"headrace-{origin.name}"
         self._services = services
         self._loop = asyncio.get_running_loop()
         self._calls: dict[InProcessContext, None] = {}
@@ -149,8 +151,8 @@ class InProcessLink:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         # Requests under way whose effect the next ones must see; those wait.
-        self._holds = 0
-        self._held: deque[tuple[InProcessContext, Handler, Message]] = deque()
+        self._mutes = 0
+        self._muted: deque[tuple[InProcessContext, Handler, Message]] = deque()
 
     @property
     def listener(self) -> ListenerName:
@@ -176,43 +178,43 @@ class InProcessLink:
             return future
         try:
             handler, version = _handler(ask)
-            request = _as_sent(ask.request, version)
+            request = _through_codec(ask.request, version)
         except HeadraceError as error:
             future.set_exception(error)
             return future
         header = RequestHeader(request.schema.api_key or 0, version, 0, self._client_id, 0)
         context = InProcessContext(self._services, self, header, future)
         if ask.expects_response:
-            self._expect(context, ask.timeout_ms)
+            self._start_timeout(context, ask.timeout_ms)
         else:
             future.set_result(None)
-        if self._holds:
-            self._held.append((context, handler, request))
+        if self._mutes:
+            self._muted.append((context, handler, request))
         else:
-            self._begin(context, handler, request)
+            self._dispatch(context, handler, request)
         return future
 
-    def hold(self) -> None:
+    def mute(self) -> None:
         """Start no further request until `go_on`: they come in order."""
-        self._holds += 1
+        self._mutes += 1
 
-    def go_on(self) -> None:
+    def unmute(self) -> None:
         """To be called once for each `hold`."""
-        self._holds -= 1
-        while self._held and not self._holds:
-            self._begin(*self._held.popleft())
+        self._mutes -= 1
+        while self._muted and not self._mutes:
+            self._dispatch(*self._muted.popleft())
 
-    def _begin(self, context: InProcessContext, handler: Handler, request: Message) -> None:
+    def _dispatch(self, context: InProcessContext, handler: Handler, request: Message) -> None:
         if handler.is_async:
-            self._start(context, handler, request)
+            self._call_async(context, handler, request)
         else:
             self._call(context, handler, request)
 
-    def answered(self, context: InProcessContext) -> None:
+    def finished(self, context: InProcessContext) -> None:
         self._calls.pop(context, None)
 
-    def complete(self, answer: Place, parts: object) -> None:
-        raise AssertionError(f"{answer} {parts}: contexts of this link answer by themselves")
+    def fill(self, slot: Place, parts: object) -> None:
+        raise AssertionError(f"{slot} {parts}: contexts of this link answer by themselves")
 
     def close(self) -> None:
         """The client is done with it."""
@@ -221,8 +223,10 @@ class InProcessLink:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        call_each(logger, "a waiting request", tuple(self.waiting), methodcaller("cancel"))
-        self._held.clear()
+        call_each(
+            logger, "a waiting request", tuple(self.delayed_operations), methodcaller("cancel")
+        )
+        self._muted.clear()
         calls, self._calls = self._calls, {}
         for context in calls:
             if not context.future.done():
@@ -231,7 +235,7 @@ class InProcessLink:
     async def wait_closed(self) -> None:
         """Let handlers that are still at work come to their end."""
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=HANDLERS_SECONDS)
+            await asyncio.wait(self._tasks, timeout=CLOSE_TIMEOUT_SECONDS)
 
     # -- handlers
 
@@ -242,12 +246,12 @@ class InProcessLink:
             self._refuse(context, handler, request, error)
         except Exception:
             logger.exception("request failed: door=%s", self.client_software[1])
-            context.hang_up()
+            context.abort()
         else:
             if response is not None:
                 context.reply(response)  # type: ignore[arg-type]  # only async handlers return awaitables
 
-    def _start(self, context: InProcessContext, handler: Handler, request: Message) -> None:
+    def _call_async(self, context: InProcessContext, handler: Handler, request: Message) -> None:
         async def run() -> None:
             try:
                 response = await handler.call(context, request)  # type: ignore[misc]  # is_async
@@ -255,7 +259,7 @@ class InProcessLink:
                 self._refuse(context, handler, request, error)
             except Exception:
                 logger.exception("request failed: door=%s", self.client_software[1])
-                context.hang_up()
+                context.abort()
             else:
                 context.reply(response)
 
@@ -274,34 +278,34 @@ class InProcessLink:
         try:
             context.reply(refusal(handler, request, error))
         except HeadraceError as reason:
-            self.answered(context)
+            self.finished(context)
             if not context.future.done():
                 context.future.set_exception(reason)
 
     # -- time
 
-    def _expect(self, context: InProcessContext, timeout_ms: float) -> None:
+    def _start_timeout(self, context: InProcessContext, timeout_ms: float) -> None:
         self._calls[context] = None
         context.deadline = self._loop.time() + timeout_ms / 1000
-        self._arm(context.deadline)
+        self._arm_timer(context.deadline)
 
-    def _arm(self, at: float) -> None:
+    def _arm_timer(self, at: float) -> None:
         if self._timer is not None:
             if self._timer.when() <= at:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(at, self._check_time)
+        self._timer = self._loop.call_at(at, self._expire_calls)
 
-    def _check_time(self) -> None:
+    def _expire_calls(self) -> None:
         """One timer per link: handlers nearly always answer long before."""
         self._timer = None
         now = self._loop.time()
         for context in [call for call in self._calls if call.deadline <= now]:
-            self.answered(context)
+            self.finished(context)
             if not context.future.done():
                 context.future.set_exception(RequestTimedOut("the broker did not answer in time"))
         if self._calls:
-            self._arm(min(call.deadline for call in self._calls))
+            self._arm_timer(min(call.deadline for call in self._calls))
 
 
 _loaded: dict[int, tuple[Route, Handler]] = {}
@@ -327,7 +331,7 @@ def _handler(ask: SendRequest) -> tuple[Handler, int]:
     return handler, version
 
 
-def _left_in_files(response: Message | None) -> list[PartitionData]:
+def _partitions_in_files(response: Message | None) -> list[PartitionData]:
     if not isinstance(response, FetchResponse):
         return []
     return [
@@ -338,7 +342,7 @@ def _left_in_files(response: Message | None) -> list[PartitionData]:
     ]
 
 
-def _as_sent(message: Message, version: int) -> Message:
+def _through_codec(message: Message, version: int) -> Message:
     """The message as the other side of a socket would see it."""
     if isinstance(message, ProduceRequest):
         # Copies of the batches: the log patches them in place, and the client may send them again.
@@ -347,7 +351,7 @@ def _as_sent(message: Message, version: int) -> Message:
                 if data.records is not None:
                     data.records = memoryview(bytearray(data.records))
         return message
-    if isinstance(message, _AS_THEY_ARE):
+    if isinstance(message, _PASSED_UNCHANGED):
         return message
     return type(message).decode(memoryview(message.encode(version)), version)
 
@@ -355,7 +359,7 @@ def _as_sent(message: Message, version: int) -> Message:
 def in_process_client(
     services: Services,
     *,
-    door: str,
+    name: str,
     listener: str,
     principal: Principal = ANONYMOUS,
     client_host: str = "/127.0.0.1",
@@ -365,15 +369,15 @@ def in_process_client(
 
     Other brokers of the cluster are reached over sockets, as by everybody.
     """
-    who = Door(door, ListenerName(listener), principal, client_host)
+    origin = RequestOrigin(name, ListenerName(listener), principal, client_host)
 
-    def link(address: BrokerAddress) -> InProcessLink | None:
+    def link(address: BrokerAddress) -> InProcessConnection | None:
         # Ids below 0 are those of bootstrap servers, and we are the only one.
         is_here = address.node_id < 0 or address.node_id == services.node_id
-        return InProcessLink(address, services, who) if is_here else None
+        return InProcessConnection(address, services, origin) if is_here else None
 
     return AsyncClient(
-        settings or ClientSettings(_NOWHERE, client_id=f"headrace-{door}"),
+        settings or ClientSettings(_UNUSED_ADDRESS, client_id=f"headrace-{name}"),
         connection_factory=link,
         clock=services.clock,
         randomness=services.randomness,

@@ -17,13 +17,13 @@ logger = logging.getLogger(__name__)
 
 # How often silent connections are looked for, as a share of the time they may be silent, and
 # between which bounds: a look costs something, and frees memory even where nobody is closed.
-IDLE_CHECKS = 4
-LOOK_SECONDS_MIN = 0.1
-LOOK_SECONDS_MAX = 150.0
+IDLE_CHECKS_PER_LIMIT = 4
+IDLE_CHECK_SECONDS_MIN = 0.1
+IDLE_CHECK_SECONDS_MAX = 150.0
 REFUSALS_REPORT_SECONDS = 1.0
 
 
-class ConnectionCount:
+class ConnectionQuotas:
     """Connections of the whole node: bounded over all its listeners, in all and per address.
 
     `config` gives the broker's configuration of the moment: both limits may change while it runs.
@@ -37,7 +37,7 @@ class ConnectionCount:
         self._descriptors_max = descriptors_max
         self._by_address: Counter[str] = Counter()
 
-    def take(self, address: str) -> str | None:
+    def acquire(self, address: str) -> str | None:
         """Count a connection in, or say which limit it would break."""
         config = self._config()
         connections = self._by_address.total()
@@ -50,7 +50,7 @@ class ConnectionCount:
         self._by_address[address] += 1
         return None
 
-    def give_back(self, address: str) -> None:
+    def release(self, address: str) -> None:
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
@@ -63,7 +63,7 @@ class Listener:
         self,
         name: str,
         dispatcher: Dispatcher,
-        count: ConnectionCount,
+        quotas: ConnectionQuotas,
         *,
         send_memory: SendMemory,
         now: Callable[[], float],
@@ -74,11 +74,11 @@ class Listener:
         self.send_memory = send_memory
         self.now = now
         self._dispatcher = dispatcher
-        self._count = count
+        self._quotas = quotas
         self._idle_seconds_max = idle_seconds_max
         self.connections: dict[Connection, None] = {}
         self.is_open = False
-        self._is_gone = False
+        self._is_closed = False
         self.accepted = 0
         self.refused = 0
         self._next_report = -inf
@@ -93,9 +93,9 @@ class Listener:
         return Connection(self, self._dispatcher)
 
     def admit(self, connection: Connection) -> bool:
-        if self._is_gone:
+        if self._is_closed:
             return False
-        broken_limit = self._count.take(connection.client_host)
+        broken_limit = self._quotas.acquire(connection.client_host)
         if broken_limit is not None:
             self.refused += 1
             self._report_refusal(connection.client_host, broken_limit)
@@ -118,20 +118,20 @@ class Listener:
             self.refused,
         )
 
-    def forget(self, connection: Connection) -> None:
+    def remove(self, connection: Connection) -> None:
         if connection in self.connections:
             del self.connections[connection]
-            self._count.give_back(connection.client_host)
+            self._quotas.release(connection.client_host)
 
     async def close_idle(self, every_seconds: float) -> None:
         """Run for as long as the listener: close the silent, take memory from the quiet."""
         while True:
             await asyncio.sleep(every_seconds)
-            self._each(partial(self._look_at, self.now(), every_seconds))
+            self._each(partial(self._check_idle, self.now(), every_seconds))
 
-    def _look_at(self, now: float, every_seconds: float, connection: Connection) -> None:
-        if connection.talked:
-            connection.talked = False
+    def _check_idle(self, now: float, every_seconds: float, connection: Connection) -> None:
+        if connection.active:
+            connection.active = False
             connection.last_activity = now
         silent = now - connection.last_activity
         if silent > every_seconds:
@@ -146,19 +146,22 @@ class Listener:
         self._each(Connection.regulate_reading)
 
     def close(self) -> None:
-        self._is_gone = True  # whoever was accepted and not yet introduced
+        self._is_closed = True  # whoever was accepted and not yet introduced
         self._each(Connection.close)
 
     def abort(self) -> None:
-        self._is_gone = True
+        self._is_closed = True
         self._each(Connection.abort)
 
     def _each(self, call: Callable[[Connection], None]) -> None:
         call_each(logger, "a connection", tuple(self.connections), call)
 
 
-def look_seconds(idle_seconds_max: float | None) -> float:
+def idle_check_seconds(idle_seconds_max: float | None) -> float:
     """How often to look for silent connections."""
     if idle_seconds_max is None:
-        return LOOK_SECONDS_MAX
-    return min(max(idle_seconds_max / IDLE_CHECKS, LOOK_SECONDS_MIN), LOOK_SECONDS_MAX)
+        return IDLE_CHECK_SECONDS_MAX
+    return min(
+        max(idle_seconds_max / IDLE_CHECKS_PER_LIMIT, IDLE_CHECK_SECONDS_MIN),
+        IDLE_CHECK_SECONDS_MAX,
+    )

@@ -38,9 +38,9 @@ class LongRequestContext(RequestContext):
             context.services,
             caller,
             context.header,
-            context._answer,
+            context._slot,
             context._version,
-            context._meter,
+            context._metrics,
             context.started,
             context.size,
         )
@@ -49,13 +49,13 @@ class LongRequestContext(RequestContext):
         if response is None:
             super().reply(None)
         else:
-            self.finish_later(self._encode(response))
+            self.finish_in_task(self._encode(response))
 
     async def _encode(self, response: Message) -> None:
         encode = partial(encode_response_parts, response, self._version, self.header.correlation_id)
         parts: list[Part] = await self.services.record_work.in_worker(encode)
-        self.connection.complete(self._answer, parts)
-        self._meter.answered(self, response)
+        self.connection.fill(self._slot, parts)
+        self._metrics.count_request(self, response)
 
 
 async def decode_in_worker(

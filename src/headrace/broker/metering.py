@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 
-from headrace.broker.answer_errors import CountErrors, errors_counter
+from headrace.broker.response_errors import CountErrors, errors_counter
 from headrace.core.metrics import SECONDS_BOUNDS, Histogram
 from headrace.protocol.api_keys import APIS
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Caller, RequestContext
+    from headrace.broker.context import ClientConnection, RequestContext
     from headrace.protocol.frames import RequestHeader
     from headrace.protocol.message import Message
 
@@ -28,36 +28,44 @@ logger = logging.getLogger(__name__)
 SLOW_LINES_PER_SECOND: Final = 10
 
 
-class Measured(Protocol):
+class RequestFacts(Protocol):
     """What a line about a request says of it."""
 
     @property
     def header(self) -> "RequestHeader": ...
 
     @property
-    def connection(self) -> "Caller": ...
+    def connection(self) -> "ClientConnection": ...
 
     @property
     def size(self) -> int: ...
 
 
-class ApiMeter:
+class ApiMetrics:
     """The requests of one API."""
 
-    __slots__ = ("_count_errors", "_meters", "api", "errors", "notice_above", "now", "times")
+    __slots__ = (
+        "_count_errors",
+        "_request_metrics",
+        "api",
+        "errors",
+        "log_threshold_seconds",
+        "now",
+        "times",
+    )
 
-    def __init__(self, meters: "RequestMeters", api: str) -> None:
+    def __init__(self, request_metrics: "RequestMetrics", api: str) -> None:
         self.api = api
         self.times = Histogram()
         # By error code; an answer with several counts each.
         self.errors: dict[int, int] = {}
         # Seconds; a request that took longer is worth a line.
-        self.notice_above = inf
-        self._meters = meters
-        self.now = meters.now
+        self.log_threshold_seconds = inf
+        self._request_metrics = request_metrics
+        self.now = request_metrics.now
         self._count_errors: CountErrors | None = None
 
-    def answered(self, context: "RequestContext", response: "Message | None") -> None:
+    def count_request(self, context: "RequestContext", response: "Message | None") -> None:
         """Count one request; runs for every single one, so `observe` is written out here."""
         seconds = self.now() - context.started
         times = self.times
@@ -68,92 +76,94 @@ class ApiMeter:
             if count_errors is None:
                 count_errors = self._count_errors = errors_counter(type(response))
             count_errors(response, self.errors)
-        if seconds > self.notice_above:
-            self._meters.notice(self, context, seconds)
+        if seconds > self.log_threshold_seconds:
+            self._request_metrics.log_request(self, context, seconds)
 
-    def notice(self, measured: Measured, seconds: float) -> None:
+    def log_request(self, request: RequestFacts, seconds: float) -> None:
         """Leave a line about a request that was counted otherwise."""
-        self._meters.notice(self, measured, seconds)
+        self._request_metrics.log_request(self, request, seconds)
 
 
-class RequestMeters:
+class RequestMetrics:
     """The meters of one node, and what is done about slow requests."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         """`now` counts seconds, as exactly as it can."""
         self.now = now
         self.slow_requests = 0
-        self._by_api: dict[int, ApiMeter] = {}
-        self._slow_seconds = inf
+        self._by_api: dict[int, ApiMetrics] = {}
+        self._slow_threshold_seconds = inf
         self._tracing = False
         self._second_began = -inf
         self._lines = 0
-        self._left_out = 0
+        self._unlisted = 0
 
-    def __iter__(self) -> Iterator[ApiMeter]:
+    def __iter__(self) -> Iterator[ApiMetrics]:
         return iter(self._by_api.values())
 
-    def of(self, api_key: int) -> ApiMeter:
+    def for_api(self, api_key: int) -> ApiMetrics:
         """The meter of an API; to be looked up once, not per request."""
         meter = self._by_api.get(api_key)
         if meter is None:
-            meter = self._by_api[api_key] = ApiMeter(self, APIS[api_key].name)
-            meter.notice_above = self._bound()
+            meter = self._by_api[api_key] = ApiMetrics(self, APIS[api_key].name)
+            meter.log_threshold_seconds = self._log_threshold_seconds()
         return meter
 
-    def set_slow(self, milliseconds: float | None) -> None:
+    def set_slow_threshold(self, milliseconds: float | None) -> None:
         """From how long on a request counts as slow; None: none does."""
-        self._slow_seconds = inf if milliseconds is None else milliseconds / 1000
-        self.follow_log_level()
+        self._slow_threshold_seconds = inf if milliseconds is None else milliseconds / 1000
+        self.update_log_level()
 
-    def follow_log_level(self) -> None:
+    def update_log_level(self) -> None:
         """Begin or cease to trace, as the logger's level says; to be called now and then."""
         self._tracing = logger.isEnabledFor(logging.DEBUG)
         for meter in self._by_api.values():
-            meter.notice_above = self._bound()
+            meter.log_threshold_seconds = self._log_threshold_seconds()
 
-    def _bound(self) -> float:
-        return -inf if self._tracing else self._slow_seconds
+    def _log_threshold_seconds(self) -> float:
+        return -inf if self._tracing else self._slow_threshold_seconds
 
-    def notice(self, meter: ApiMeter, context: Measured, seconds: float) -> None:
+    def log_request(self, api_metrics: ApiMetrics, request: RequestFacts, seconds: float) -> None:
         """Leave a line about a request that is slow, or about any one while tracing."""
-        if seconds > self._slow_seconds:
+        if seconds > self._slow_threshold_seconds:
             self.slow_requests += 1
             if self._may_warn():
                 logger.warning(
                     "slow request: api=%s version=%d correlation_id=%d client_id=%s client=%s"
                     " principal=%s duration_ms=%.3f bytes=%d",
-                    *_facts(meter, context, seconds),
+                    *_log_fields(api_metrics, request, seconds),
                 )
         if self._tracing:
             logger.debug(
                 "request: api=%s version=%d correlation_id=%d client_id=%s client=%s"
                 " principal=%s duration_ms=%.3f bytes=%d",
-                *_facts(meter, context, seconds),
+                *_log_fields(api_metrics, request, seconds),
             )
 
     def _may_warn(self) -> bool:
         now = self.now()
         if now - self._second_began >= 1:
-            if self._left_out:
-                logger.warning("more slow requests not listed: requests=%d", self._left_out)
-            self._second_began, self._lines, self._left_out = now, 0, 0
+            if self._unlisted:
+                logger.warning("more slow requests not listed: requests=%d", self._unlisted)
+            self._second_began, self._lines, self._unlisted = now, 0, 0
         self._lines += 1
         if self._lines <= SLOW_LINES_PER_SECOND:
             return True
-        self._left_out += 1
+        self._unlisted += 1
         return False
 
 
-def _facts(meter: ApiMeter, context: Measured, seconds: float) -> tuple[object, ...]:
-    header, caller = context.header, context.connection
+def _log_fields(
+    api_metrics: ApiMetrics, request: RequestFacts, seconds: float
+) -> tuple[object, ...]:
+    header, caller = request.header, request.connection
     return (
-        meter.api,
+        api_metrics.api,
         header.api_version,
         header.correlation_id,
         header.client_id,
         caller.client_host,
         caller.principal,
         seconds * 1000,
-        context.size,
+        request.size,
     )

@@ -12,7 +12,7 @@ import asyncio
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headrace.broker.handlers.produce import ACKS_ALL, admit, explain
+from headrace.broker.handlers.produce import ACKS_ALL, admit, fill_error
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import Offset
 from headrace.protocol.api_keys import FLEXIBLE_FROM, ApiKey
@@ -29,8 +29,8 @@ from headrace.replication.partition import Partition
 from headrace.replication.produce import append_produced
 
 if TYPE_CHECKING:
-    from headrace.broker.connection import Answer, Connection
-    from headrace.broker.context import Caller, Services
+    from headrace.broker.connection import Connection, ResponseSlot
+    from headrace.broker.context import ClientConnection, Services
     from headrace.log.partition_log import AppendInfo
 
 _FLEXIBLE: Final = FLEXIBLE_FROM[ApiKey.PRODUCE]
@@ -45,11 +45,11 @@ _CORRELATION_END: Final = 8
 _BASE_OFFSET, _APPEND_TIME, _LOG_START = 0x5A17_0000_DEAD_0001, 0x5A17_0000_DEAD_0002, 1
 
 
-class _Request(NamedTuple):
+class _LoggedRequest(NamedTuple):
     """What is said of one that was slow."""
 
     header: RequestHeader
-    connection: "Caller"
+    connection: "ClientConnection"
     size: int
 
 
@@ -64,8 +64,8 @@ class ProduceFastPath:
         "_head",
         "_header",
         "_length_at",
-        "_meter",
-        "_same",
+        "_metrics",
+        "_repeated_bytes",
         "_services",
         "_size",
         "_target",
@@ -87,7 +87,7 @@ class ProduceFastPath:
         assert records is not None
         self._services = services
         self._header = header
-        self._meter = services.meters.of(ApiKey.PRODUCE)
+        self._metrics = services.request_metrics.for_api(ApiKey.PRODUCE)
         self._version = version
         self._target = (topic.name, topic.topic_id, topic.partition_data[0].index)
         self._acks = request.acks
@@ -96,19 +96,19 @@ class ProduceFastPath:
         length_size = _length_size(len(records)) if version >= _FLEXIBLE else 4
         self._length_at = len(frame) - trailer - len(records) - length_size
         self._head = _HEAD(frame)[0]
-        self._same = bytes(frame[_CORRELATION_END : self._length_at])
-        self._before, self._blanks, self._after = _answer_with_blanks(request, version)
+        self._repeated_bytes = bytes(frame[_CORRELATION_END : self._length_at])
+        self._before, self._blanks, self._after = _response_with_blanks(request, version)
         self._size = 4 + len(self._before) + self._blanks.size + len(self._after)
 
     def serve(self, connection: "Connection", frame: memoryview) -> bool:
         """Append and answer, if this is the same request once more; else nothing happens."""
-        meter = self._meter
-        started = meter.now()
+        metrics = self._metrics
+        started = metrics.now()
         head, correlation_id = _HEAD(frame)
         if (
             head != self._head
-            or frame[_CORRELATION_END : self._length_at] != self._same
-            or meter.notice_above < 0  # each request is to leave a line
+            or frame[_CORRELATION_END : self._length_at] != self._repeated_bytes
+            or metrics.log_threshold_seconds < 0  # each request is to leave a line
         ):
             return False
         records = self._records(frame)
@@ -136,13 +136,17 @@ class ProduceFastPath:
         except OverBudget:
             return False
         if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
-            sent = _Sent(self, connection, correlation_id, info, started, len(frame))
+            delayed = _DelayedFastProduce(
+                self, connection, correlation_id, info, started, len(frame)
+            )
             end = Offset(info.last_offset + 1)
-            partition.when_committed(end, sent.committed, connection)
-            sent.limit(self._timeout_seconds)
+            partition.when_committed(end, delayed.committed, connection)
+            delayed.start_timer(self._timeout_seconds)
         else:
             first, _, time_ms, log_start, _ = info
-            connection.answer_at_once(self.answer(correlation_id, 0, first, time_ms, log_start))
+            connection.send_in_turn(
+                self.response_frame(correlation_id, 0, first, time_ms, log_start)
+            )
             self.measure(connection, correlation_id, started, len(frame), ErrorCode.NONE)
         return True
 
@@ -157,12 +161,16 @@ class ProduceFastPath:
     ) -> None:
         """Nothing was appended; answer as the normal way would."""
         name, topic_id, index = self._target
-        answer = PartitionProduceResponse(index=index, base_offset=-1, log_start_offset=-1)
-        explain(error, partition, answer)
-        topic = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[answer])
+        partition_response = PartitionProduceResponse(
+            index=index, base_offset=-1, log_start_offset=-1
+        )
+        fill_error(error, partition, partition_response)
+        topic = TopicProduceResponse(
+            name=name, topic_id=topic_id, partition_responses=[partition_response]
+        )
         response = ProduceResponse(responses=[topic])
-        place = connection.answer_later()
-        connection.complete(place, encode_response_parts(response, self._version, correlation_id))
+        slot = connection.reserve_slot()
+        connection.fill(slot, encode_response_parts(response, self._version, correlation_id))
         self.measure(connection, correlation_id, started, size, error.code)
 
     def _records(self, frame: memoryview) -> memoryview | None:
@@ -183,7 +191,7 @@ class ProduceFastPath:
             return None
         return frame[start:stop] if start < stop else None
 
-    def answer(
+    def response_frame(
         self, correlation_id: int, error_code: int, base_offset: int, time_ms: int, log_start: int
     ) -> bytes:
         """The whole frame."""
@@ -203,23 +211,23 @@ class ProduceFastPath:
         size: int,
         outcome: ErrorCode,
     ) -> None:
-        meter = self._meter
-        seconds = meter.now() - started
-        meter.times.observe(seconds)
+        metrics = self._metrics
+        seconds = metrics.now() - started
+        metrics.times.observe(seconds)
         if outcome:
-            meter.errors[outcome] = meter.errors.get(outcome, 0) + 1
-        if seconds > meter.notice_above:
+            metrics.errors[outcome] = metrics.errors.get(outcome, 0) + 1
+        if seconds > metrics.log_threshold_seconds:
             header = self._header._replace(correlation_id=correlation_id)
-            meter.notice(_Request(header, connection, size), seconds)
+            metrics.log_request(_LoggedRequest(header, connection, size), seconds)
 
 
-class _Sent:
+class _DelayedFastProduce:
     """A batch that is written; what it takes to answer once it is committed."""
 
     __slots__ = (
+        "_fast_path",
         "_info",
-        "_path",
-        "_place",
+        "_slot",
         "_timer",
         "connection",
         "correlation_id",
@@ -229,7 +237,7 @@ class _Sent:
 
     def __init__(
         self,
-        path: ProduceFastPath,
+        fast_path: ProduceFastPath,
         connection: "Connection",
         correlation_id: int,
         info: "AppendInfo",
@@ -240,13 +248,13 @@ class _Sent:
         self.correlation_id = correlation_id
         self.started = started
         self.size = size
-        self._path = path
-        self._place: Answer | None = connection.answer_later()
+        self._fast_path = fast_path
+        self._slot: ResponseSlot | None = connection.reserve_slot()
         self._info = info
         self._timer: asyncio.TimerHandle | None = None
 
-    def limit(self, seconds: float) -> None:
-        if self._place is not None:
+    def start_timer(self, seconds: float) -> None:
+        if self._slot is not None:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._timed_out)
 
     def committed(self, outcome: ErrorCode) -> None:
@@ -258,17 +266,19 @@ class _Sent:
         self._finish(ErrorCode.REQUEST_TIMED_OUT, self._info.first_offset)
 
     def _finish(self, outcome: ErrorCode, base_offset: int) -> None:
-        place, self._place = self._place, None
-        if place is None:
+        slot, self._slot = self._slot, None
+        if slot is None:
             return
         _, _, time_ms, log_start, _ = self._info
-        path = self._path
-        answer = path.answer(self.correlation_id, outcome, base_offset, time_ms, log_start)
-        self.connection.complete(place, (answer,))
-        path.measure(self.connection, self.correlation_id, self.started, self.size, outcome)
+        fast_path = self._fast_path
+        frame = fast_path.response_frame(
+            self.correlation_id, outcome, base_offset, time_ms, log_start
+        )
+        self.connection.fill(slot, (frame,))
+        fast_path.measure(self.connection, self.correlation_id, self.started, self.size, outcome)
 
 
-def learn(
+def observe(
     services: "Services",
     connection: "Connection",
     frame: memoryview,
@@ -298,7 +308,7 @@ def _length_size(length: int) -> int:
     return max(1, ((length + 1).bit_length() + 6) // 7)
 
 
-def _answer_with_blanks(request: ProduceRequest, version: int) -> tuple[bytes, Struct, bytes]:
+def _response_with_blanks(request: ProduceRequest, version: int) -> tuple[bytes, Struct, bytes]:
     """The answer's bytes behind the correlation id: before the blanks, their shape, after them."""
     topic = request.topic_data[0]
     example = ProduceResponse(

@@ -33,7 +33,7 @@ class ReceiveBuffer:
         self._start = 0
         self._end = 0
 
-    def room(self) -> memoryview:
+    def free_space(self) -> memoryview:
         """Where the next bytes from the socket belong; never empty."""
         kept = self._end - self._start
         if not kept and len(self._buffer) == SMALL:

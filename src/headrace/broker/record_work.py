@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 # Uncompressed bytes. The worst that a client can make of them (records of seven bytes, headers of
 # two) takes some 20 ms; a producer's usual batch has 16 KiB.
-BYTES_PER_TURN: Final = 128 * 1024
+BYTES_PER_ITERATION: Final = 128 * 1024
 
 
 class RecordWork:
@@ -27,7 +27,7 @@ class RecordWork:
     __slots__ = ("_executor", "_is_spent", "_one_at_a_time", "left")
 
     def __init__(self, executor: Executor) -> None:
-        self.left = BYTES_PER_TURN
+        self.left = BYTES_PER_ITERATION
         self._is_spent = False
         self._executor = executor
         self._one_at_a_time = asyncio.Lock()
@@ -42,7 +42,7 @@ class RecordWork:
         self.left -= count
 
     def _refill(self) -> None:
-        self.left = BYTES_PER_TURN
+        self.left = BYTES_PER_ITERATION
         self._is_spent = False
 
     async def in_worker(self, call: Callable[[], T]) -> T:

@@ -27,14 +27,14 @@ logger = logging.getLogger(__name__)
 # What clients that stand still may hold in memory, all of them together.
 UNSENT_BYTES: Final = 64 * 1024 * 1024
 # What answers that lie in no file may take, of all clients that stand still.
-ANSWER_BYTES_MAX: Final = 128 * 1024 * 1024
+RESPONSE_BYTES_MAX: Final = 128 * 1024 * 1024
 # Who has stood still for so long may be cut off; the others may just not have had their turn.
-STILL_SECONDS_MIN: Final = 1.0
+STALLED_SECONDS_MIN: Final = 1.0
 # With each piece the client's process is woken anew, so small ones cost both sides more.
 PIECE_BYTES_MAX: Final = 1024 * 1024
 PIECE_BYTES_MIN: Final = 16 * 1024
 # What one connection may send before the others are looked at.
-TURN_BYTES: Final = PIECE_BYTES_MAX
+SLICE_BYTES: Final = PIECE_BYTES_MAX
 # Unsent bytes above which a transport says that its client is slow.
 TRANSPORT_BYTES: Final = 64 * 1024
 
@@ -42,55 +42,55 @@ TRANSPORT_BYTES: Final = 64 * 1024
 class SendMemory:
     """What the senders of one node share: the room for pieces, and the workers that read."""
 
-    __slots__ = ("_answer_bytes", "_room", "_standing", "reads", "unsent")
+    __slots__ = ("_buffer", "_response_bytes", "_stalled", "reads", "unsent")
 
     def __init__(self, reads: DiskReads) -> None:
         self.reads = reads
         # Bytes of pieces that clients who stand still have not taken.
         self.unsent = 0
-        self._room = bytearray()
+        self._buffer = bytearray()
         # Answers that clients have not taken, longest standing first, since when, and their sum.
-        self._standing: dict[Sender, tuple[int, float]] = {}
-        self._answer_bytes = 0
+        self._stalled: dict[Sender, tuple[int, float]] = {}
+        self._response_bytes = 0
 
-    def stands_still(self, sender: "Sender", size: int) -> None:
+    def add_stalled(self, sender: "Sender", size: int) -> None:
         """A client has not taken `size` bytes of answers; room is made if that is too much."""
         now = asyncio.get_running_loop().time()
-        before, since = self._standing.get(sender, (0, now))
-        self._standing[sender] = (size, since)
-        self._answer_bytes += size - before
-        while self._answer_bytes > ANSWER_BYTES_MAX:
-            first = next(iter(self._standing))
-            before, since = self._standing[first]
-            if first is sender or now - since < STILL_SECONDS_MIN:
+        before, since = self._stalled.get(sender, (0, now))
+        self._stalled[sender] = (size, since)
+        self._response_bytes += size - before
+        while self._response_bytes > RESPONSE_BYTES_MAX:
+            first = next(iter(self._stalled))
+            before, since = self._stalled[first]
+            if first is sender or now - since < STALLED_SECONDS_MIN:
                 return
-            self.goes_on(first)
+            self.remove_stalled(first)
             left = first.unsent_bytes
             if left < before:  # it reads, if slowly: the others come first
-                self._standing[first] = (left, now)
-                self._answer_bytes += left
+                self._stalled[first] = (left, now)
+                self._response_bytes += left
             else:
                 first.cut_off()
 
-    def goes_on(self, sender: "Sender") -> None:
+    def remove_stalled(self, sender: "Sender") -> None:
         """It has taken what it had to take, or is gone."""
-        size, _ = self._standing.pop(sender, (0, 0.0))
-        self._answer_bytes -= size
+        size, _ = self._stalled.pop(sender, (0, 0.0))
+        self._response_bytes -= size
 
-    def room(self, size: int) -> memoryview:
+    def buffer(self, size: int) -> memoryview:
         """For the next piece of so many bytes or less. A large one is where the one before was,
         unless that was kept; small ones may be collected."""
         size = self.piece_bytes(size)
         if size <= TRANSPORT_BYTES:
             return memoryview(bytearray(size))
-        if len(self._room) < size:
-            self._room = bytearray(size)
-        return memoryview(self._room)[:size]
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size)
+        return memoryview(self._buffer)[:size]
 
-    def keep(self, last: Buffer) -> None:
+    def retain(self, last: Buffer) -> None:
         """A transport still holds what it was given last: its room is not to be used again."""
-        if isinstance(last, memoryview) and last.obj is self._room:
-            self._room = bytearray()
+        if isinstance(last, memoryview) and last.obj is self._buffer:
+            self._buffer = bytearray()
 
     def piece_bytes(self, size: int) -> int:
         """How much of so many bytes may be in memory for one client."""
@@ -103,6 +103,7 @@ class Sender:
     """Sends in order; `moved` is called when it has begun or ended to hold something back."""
 
     __slots__ = (
+        "_backlog_changed",
         "_close_when_sent",
         "_failed",
         "_held",
@@ -110,7 +111,6 @@ class Sender:
         "_is_lost",
         "_is_under_way",
         "_memory",
-        "_moved",
         "_parts",
         "_reading",
         "_transport",
@@ -121,13 +121,13 @@ class Sender:
         transport: asyncio.Transport,
         memory: SendMemory,
         *,
-        moved: Callable[[], None],
+        backlog_changed: Callable[[], None],
         failed: Callable[[Exception], None],
     ) -> None:
         """`failed` is told why an answer that has begun to leave cannot be sent to its end."""
         self._transport = transport
         self._memory = memory
-        self._moved = moved
+        self._backlog_changed = backlog_changed
         self._failed = failed
         self._parts: deque[Part] = deque()
         # The client does not read: the transport says when it does.
@@ -173,13 +173,13 @@ class Sender:
                 return
         self._parts.extend(parts)
         if not (self._is_blocked or self._is_under_way):
-            self._go_on()
+            self._send_more()
             if self._parts:
-                self._moved()
+                self._backlog_changed()
 
     def _note_unsent(self) -> None:
         if self._is_blocked:
-            self._memory.stands_still(self, self.unsent_bytes)
+            self._memory.add_stalled(self, self.unsent_bytes)
 
     def cut_off(self) -> None:
         """Others need the memory that this client holds by not reading."""
@@ -193,7 +193,7 @@ class Sender:
         """The client has read on."""
         self._unblock()
         if self._parts and not self._is_under_way:
-            self._go_on_and_tell()
+            self._send_more_and_notify()
 
     def close(self) -> None:
         """Close the transport when all has left."""
@@ -210,21 +210,21 @@ class Sender:
 
     def _unblock(self) -> None:
         self._is_blocked = False
-        self._memory.goes_on(self)
+        self._memory.remove_stalled(self)
         self._memory.unsent -= self._held
         self._held = 0
 
-    def _go_on_and_tell(self) -> None:
-        self._go_on()
+    def _send_more_and_notify(self) -> None:
+        self._send_more()
         if not self._parts and not self._is_lost:
             if self._close_when_sent:
                 self._transport.close()
-            self._moved()
+            self._backlog_changed()
 
-    def _go_on(self) -> None:
+    def _send_more(self) -> None:
         """Send until the transport is full, the turn is over, or the disk has to be waited for."""
         parts = self._parts
-        left = TURN_BYTES
+        left = SLICE_BYTES
         ready: list[Buffer] = []
         gathered = 0
         while parts and not self._is_blocked:
@@ -235,9 +235,9 @@ class Sender:
                 continue
             if left <= 0:
                 self._is_under_way = True
-                asyncio.get_running_loop().call_soon(self._next_turn)
+                asyncio.get_running_loop().call_soon(self._next_slice)
                 break
-            piece = self._memory.room(part.size)
+            piece = self._memory.buffer(part.size)
             try:
                 count = part.file.read_cached(part.position, piece)
             except OSError as error:
@@ -263,21 +263,21 @@ class Sender:
     def _write(self, ready: list[Buffer]) -> None:
         self._transport.writelines(ready)
         if self._transport.get_write_buffer_size():
-            self._memory.keep(ready[-1])
+            self._memory.retain(ready[-1])
             if self._is_blocked:
                 held = sum(map(len, ready))
                 self._held += held
                 self._memory.unsent += held
 
-    def _next_turn(self) -> None:
+    def _next_slice(self) -> None:
         self._is_under_way = False
         if self._parts and not self._is_blocked:
-            self._go_on_and_tell()
+            self._send_more_and_notify()
 
     async def _read_in_worker(self, part: FileRange) -> None:
         reads = self._memory.reads
         try:
-            async with reads.places:
+            async with reads.permits:
                 if not self._is_lost:
                     # Asked for only now: others have taken room meanwhile.
                     size = self._memory.piece_bytes(part.size)
@@ -290,7 +290,7 @@ class Sender:
             self._is_under_way = False
             self._reading = None
         if not self._is_lost:
-            self._go_on_and_tell()
+            self._send_more_and_notify()
 
     def _send_piece(self, part: FileRange, data: bytes) -> None:
         if not data:

@@ -9,14 +9,14 @@ code is the same. Lines, JSON and sockets are left to the doors above.
 """
 
 from headrace.gateway.gateway import Gateway
-from headrace.gateway.group_offsets import GroupIsBusy
-from headrace.gateway.members import Member, MemberSettings
-from headrace.gateway.reading import Follower
+from headrace.gateway.group_offsets import GroupNotEmpty
+from headrace.gateway.members import GatewayMember, MemberSettings
+from headrace.gateway.reader import RecordStream
 from headrace.gateway.values import (
     GatewayLimits,
     IdempotencyKeyReused,
-    KeysForgottenTooSoon,
-    NotTried,
+    KeyLifetimeTooLong,
+    NotAttempted,
     OutRecord,
     Produced,
     ReadResult,
@@ -25,18 +25,18 @@ from headrace.gateway.values import (
 )
 
 __all__ = [
-    "Follower",
     "Gateway",
     "GatewayLimits",
-    "GroupIsBusy",
+    "GatewayMember",
+    "GroupNotEmpty",
     "IdempotencyKeyReused",
-    "KeysForgottenTooSoon",
-    "Member",
+    "KeyLifetimeTooLong",
     "MemberSettings",
-    "NotTried",
+    "NotAttempted",
     "OutRecord",
     "Produced",
     "ReadResult",
+    "RecordStream",
     "TooManyKeys",
     "TooManyRecords",
 ]

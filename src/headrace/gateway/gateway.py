@@ -10,10 +10,10 @@ from headrace.client.core.group_models import CommittedOffset, PartitionLag
 from headrace.client.core.models import EARLIEST, LATEST, OffsetSpec
 from headrace.core.ids import TopicPartition
 from headrace.gateway.group_offsets import GroupOffsets
-from headrace.gateway.idempotency import Claims
-from headrace.gateway.members import Member, MemberSettings
-from headrace.gateway.producing import Producing
-from headrace.gateway.reading import Follower, Reading
+from headrace.gateway.idempotency_keys import IdempotencyKeys
+from headrace.gateway.members import GatewayMember, MemberSettings
+from headrace.gateway.producer import GatewayProducer
+from headrace.gateway.reader import GatewayReader, RecordStream
 from headrace.gateway.topics import Topics
 from headrace.gateway.values import GatewayLimits, OutRecord, Produced, ReadResult
 
@@ -28,10 +28,10 @@ class Gateway:
         self.client = client
         self.limits = limits or GatewayLimits()
         self._topics = Topics(client, self.limits.lookup_ms)
-        self._reading = Reading(client, self._topics)
-        claims = Claims(client, self._topics, self._reading, self.limits)
-        self._group_offsets = GroupOffsets(client, self._reading)
-        self._producing = Producing(client, self._topics, claims, self.limits)
+        self._reader = GatewayReader(client, self._topics)
+        idempotency_keys = IdempotencyKeys(client, self._topics, self._reader, self.limits)
+        self._group_offsets = GroupOffsets(client, self._reader)
+        self._producer = GatewayProducer(client, self._topics, idempotency_keys, self.limits)
 
     async def __aenter__(self) -> "Gateway":
         return self
@@ -69,7 +69,7 @@ class Gateway:
         with the offsets of the first. Raises where nothing can be tried at all.
         """
         limit_ms = self.limits.produce_ms if timeout_ms is None else timeout_ms
-        return await self._producing.produce(topic, records, acks, limit_ms, key)
+        return await self._producer.produce(topic, records, acks, limit_ms, key)
 
     async def read(
         self,
@@ -86,7 +86,7 @@ class Gateway:
 
         `max_bytes` bounds what is read, but one batch is always read whole.
         """
-        return await self._reading.read(
+        return await self._reader.read(
             topic,
             partition,
             offset=offset,
@@ -98,22 +98,24 @@ class Gateway:
 
     async def offset_of(self, partition: TopicPartition, spec: OffsetSpec) -> int:
         """The offset of an end or a time; a time after the last record is the end."""
-        return await self._reading.offset_of(partition, spec)
+        return await self._reader.offset_of(partition, spec)
 
     async def offsets_of(
-        self, places: Mapping[TopicPartition, int | OffsetSpec]
+        self, positions: Mapping[TopicPartition, int | OffsetSpec]
     ) -> dict[TopicPartition, int]:
         """Offsets of many places; those that are offsets already stay as they are."""
-        specs = {where: place for where, place in places.items() if isinstance(place, OffsetSpec)}
-        found = await self._reading.offsets_of(specs)
+        specs = {
+            where: place for where, place in positions.items() if isinstance(place, OffsetSpec)
+        }
+        found = await self._reader.offsets_of(specs)
         return {
             where: place if isinstance(place, int) else found[where]
-            for where, place in places.items()
+            for where, place in positions.items()
         }
 
-    def follow(self, positions: Mapping[TopicPartition, int | OffsetSpec]) -> Follower:
+    def stream(self, positions: Mapping[TopicPartition, int | OffsetSpec]) -> RecordStream:
         """A live stream of these partitions, each from an offset, an end or a time."""
-        return self._reading.follow(positions)
+        return self._reader.stream(positions)
 
     async def join(
         self,
@@ -122,15 +124,15 @@ class Gateway:
         *,
         pattern: str | None = None,
         settings: MemberSettings | None = None,
-        on_gone: Callable[[list[TopicPartition]], None] | None = None,
-    ) -> Member:
+        on_revoked: Callable[[list[TopicPartition]], None] | None = None,
+    ) -> GatewayMember:
         """Become a member that reads these topics, or all whose names match `pattern`.
 
         With neither, the member waits for its `subscribe` or `assign`. Partitions come later:
         see `Member.assignment`; `on_gone` is called when some go, even if they soon come back.
         """
         wanted = settings or MemberSettings()
-        member = Member(self.client.consumer(wanted.consumer(group)), on_gone=on_gone)
+        member = GatewayMember(self.client.consumer(wanted.consumer(group)), on_revoked=on_revoked)
         if topics or pattern is not None:
             await member.subscribe(topics, pattern=pattern)
         return member
@@ -148,19 +150,17 @@ class Gateway:
         return await self._group_offsets.offsets(group, partitions)
 
     async def reset(
-        self, group: str, places: Mapping[TopicPartition, int | OffsetSpec]
+        self, group: str, positions: Mapping[TopicPartition, int | OffsetSpec]
     ) -> dict[TopicPartition, int]:
         """Move a group without members to offsets, ends or times; returns the offsets chosen.
 
         An offset that a partition does not hold becomes the nearest of its ends.
         """
-        chosen = await self._within_ends(await self.offsets_of(places))
+        chosen = await self._clamp(await self.offsets_of(positions))
         await self._group_offsets.commit(group, chosen)
         return chosen
 
-    async def _within_ends(
-        self, offsets: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
+    async def _clamp(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         firsts = await self.offsets_of(dict.fromkeys(offsets, EARLIEST))
         ends = await self.offsets_of(dict.fromkeys(offsets, LATEST))
         return {

@@ -8,29 +8,29 @@ from headrace.client.core.offset_operations import commit_offsets, fetch_offsets
 from headrace.client.core.operations import ClientOperation, retrying
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.gateway.reading import Reading
+from headrace.gateway.reader import GatewayReader
 
-Offsets = Mapping[TopicPartition, int | CommittedOffset]
+OffsetsToCommit = Mapping[TopicPartition, int | CommittedOffset]
 
 # What a group with members says to somebody who is none.
-_IS_BUSY = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+_HAS_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
 class GroupOffsets:
     """The gateway's calls about a group's offsets."""
 
-    def __init__(self, client: AsyncClient, reading: Reading) -> None:
+    def __init__(self, client: AsyncClient, reader: GatewayReader) -> None:
         self._client = client
-        self._reading = reading
+        self._reader = reader
 
-    async def commit(self, group: str, offsets: Offsets) -> None:
+    async def commit(self, group: str, offsets: OffsetsToCommit) -> None:
         """Commit for a group that has no members."""
         wanted = {
             where: CommittedOffset(place) if isinstance(place, int) else place
             for where, place in offsets.items()
         }
         for where in wanted:
-            await self._reading.check(where)
+            await self._reader.check(where)
         session = self._client.session
 
         def attempt() -> ClientOperation[None]:
@@ -41,8 +41,8 @@ class GroupOffsets:
         try:
             await self._client.run(retrying(session, attempt))
         except HeadraceError as error:
-            if error.code in _IS_BUSY:
-                raise GroupIsBusy(group) from error
+            if error.code in _HAS_MEMBERS:
+                raise GroupNotEmpty(group) from error
             raise
 
     async def offsets(
@@ -52,7 +52,7 @@ class GroupOffsets:
         return await self._client.run(fetch_offsets(self._client.session, group, partitions))
 
 
-class GroupIsBusy(ApiError):
+class GroupNotEmpty(ApiError):
     """Members are reading: they would overwrite what is set from outside."""
 
     def __init__(self, group: str) -> None:

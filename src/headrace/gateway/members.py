@@ -22,7 +22,7 @@ from headrace.protocol.records.decode import Record
 
 # Groups of the plain doors are assigned round-robin, by the broker.
 ASSIGNOR: Final = "roundrobin"
-_TEND_MS: Final = 60_000
+_BACKGROUND_POLL_MS: Final = 60_000
 # Per partition, fetched ahead of the polls.
 _AHEAD_BYTES: Final = 256 * 1024
 _RECORDS: Final = 500
@@ -56,39 +56,39 @@ class MemberSettings:
 
 
 @dataclass(slots=True)
-class _Watch:
+class _AssignmentListener:
     """Whether partitions came or went since somebody looked."""
 
-    on_gone: Callable[[list[TopicPartition]], None] | None
+    on_revoked: Callable[[list[TopicPartition]], None] | None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def came(self, _: list[TopicPartition]) -> None:
+    def assigned(self, _: list[TopicPartition]) -> None:
         self.changed.set()
 
-    def went(self, partitions: list[TopicPartition]) -> None:
+    def revoked(self, partitions: list[TopicPartition]) -> None:
         self.changed.set()
-        if self.on_gone is not None:
-            self.on_gone(partitions)
+        if self.on_revoked is not None:
+            self.on_revoked(partitions)
 
 
-class Member:
+class GatewayMember:
     """One member of a group; made by `Gateway.join`, ended by `leave`."""
 
     def __init__(
         self,
         consumer: AsyncConsumer,
         *,
-        on_gone: Callable[[list[TopicPartition]], None] | None = None,
+        on_revoked: Callable[[list[TopicPartition]], None] | None = None,
     ) -> None:
         """`on_gone` hears of partitions at the moment they stop being ours."""
         self._consumer = consumer
-        self._watch = _Watch(on_gone)
-        self._tending: asyncio.Task[None] | None = None
+        self._assignment_listener = _AssignmentListener(on_revoked)
+        self._background: asyncio.Task[None] | None = None
         self._failure: HeadraceError | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._left = False
 
-    async def __aenter__(self) -> "Member":
+    async def __aenter__(self) -> "GatewayMember":
         return self
 
     async def __aexit__(
@@ -110,38 +110,38 @@ class Member:
 
     async def subscribe(self, topics: Collection[str] = (), *, pattern: str | None = None) -> None:
         """Read these topics, or all that match, from now on."""
-        watch = self._watch
-        async with self._turn:
-            await self._rest()
+        listener = self._assignment_listener
+        async with self._lock:
+            await self._stop_background()
             await self._consumer.subscribe(
                 topics,
                 pattern=pattern,
-                on_assigned=watch.came,
-                on_revoked=watch.went,
-                on_lost=watch.went,
+                on_assigned=listener.assigned,
+                on_revoked=listener.revoked,
+                on_lost=listener.revoked,
             )
-            self._tend()
+            self._start_background()
 
     async def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read exactly these partitions, without being counted by the group."""
-        async with self._turn:
-            await self._rest()
+        async with self._lock:
+            await self._stop_background()
             self._consumer.assign(partitions)
-            self._tend()
+            self._start_background()
 
     async def unsubscribe(self) -> None:
         """Give up everything; `subscribe` or `assign` may follow."""
-        async with self._turn:
-            await self._rest()
+        async with self._lock:
+            await self._stop_background()
             await self._consumer.unsubscribe()
 
     async def wait_for_change(self, timeout_ms: float) -> bool:
         """Return when partitions came or went since the last call; False if none did in time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_ms / 1000):
-                await self._watch.changed.wait()
-        changed = self._watch.changed.is_set()
-        self._watch.changed.clear()
+                await self._assignment_listener.changed.wait()
+        changed = self._assignment_listener.changed.is_set()
+        self._assignment_listener.changed.clear()
         return changed
 
     async def poll(
@@ -151,12 +151,12 @@ class Member:
 
         `wants` may stop before a record, which is then the first of the next poll.
         """
-        async with self._turn:
-            await self._rest()
+        async with self._lock:
+            await self._stop_background()
             try:
                 return await self._consumer.poll(timeout_ms, max_records, wants)
             finally:
-                self._tend()
+                self._start_background()
 
     async def commit(
         self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None
@@ -183,31 +183,31 @@ class Member:
         if self._left:
             return
         self._left = True
-        async with self._turn:
-            await self._rest()
+        async with self._lock:
+            await self._stop_background()
             await self._consumer.close()
 
     # -- between polls
 
-    def _tend(self) -> None:
+    def _start_background(self) -> None:
         if not self._left:
-            self._tending = asyncio.get_running_loop().create_task(self._tend_for_ever())
+            self._background = asyncio.get_running_loop().create_task(self._poll_in_background())
 
-    async def _tend_for_ever(self) -> None:
+    async def _poll_in_background(self) -> None:
         try:
             while True:
                 # Hands nothing out, but follows what the group decides.
-                await self._consumer.poll(_TEND_MS, max_records=0)
+                await self._consumer.poll(_BACKGROUND_POLL_MS, max_records=0)
         except HeadraceError as error:
             self._failure = error
 
-    async def _rest(self) -> None:
+    async def _stop_background(self) -> None:
         """Stop tending; raise what it met, which the next poll would have met."""
-        task, self._tending = self._tending, None
+        task, self._background = self._background, None
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
         failure, self._failure = self._failure, None
         if failure is not None and not self._left:
-            self._tend()
+            self._start_background()
             raise failure

@@ -12,7 +12,7 @@ from headrace.core.ids import NodeId, TopicPartition
 _FIRST_PAUSE_MS: Final = 2
 _LONGEST_PAUSE_MS: Final = 200
 # What a broker says of a topic that may be there in a moment.
-_ON_ITS_WAY: Final = frozenset(
+_BEING_CREATED: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE}
 )
 
@@ -47,7 +47,7 @@ class Topics:
                 return state
             code = session.cluster.topic_errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             # A mentioned topic is being created: the broker says so by not knowing it yet.
-            waits = code in _ON_ITS_WAY and (create or code is ErrorCode.LEADER_NOT_AVAILABLE)
+            waits = code in _BEING_CREATED and (create or code is ErrorCode.LEADER_NOT_AVAILABLE)
             if not waits or session.now_ms() + pause_ms > deadline_ms:
                 raise _missing(code, topic)
             await asyncio.sleep(pause_ms / 1000)

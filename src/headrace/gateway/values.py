@@ -82,7 +82,7 @@ class TooManyKeys(ApiError):
         )
 
 
-class KeysForgottenTooSoon(ApiError):
+class KeyLifetimeTooLong(ApiError):
     """Brokers would take a repeated request for a new one while its key is still good."""
 
     def __init__(self, lifetime_ms: int, expiration_ms: int) -> None:
@@ -95,7 +95,7 @@ class KeysForgottenTooSoon(ApiError):
         )
 
 
-class NotTried(ApiError):
+class NotAttempted(ApiError):
     """Records that were not written because of others before them, and may be sent again."""
 
     def __init__(self, partition: int | None) -> None:
@@ -107,7 +107,7 @@ class NotTried(ApiError):
         )
 
 
-class RepeatedTooLate(ApiError):
+class DuplicateWithoutOffset(ApiError):
     """The broker has these records, and no longer knows where."""
 
     def __init__(self, topic: str, partition: int) -> None:

@@ -154,6 +154,6 @@ class ExtraListeners:
         from headrace.gateway import Gateway
 
         listener = self._config.parsed_listeners()[0].name
-        gateway = Gateway(in_process_client(self._services, door=door, listener=listener))
+        gateway = Gateway(in_process_client(self._services, name=door, listener=listener))
         self._gateways.append(gateway)
         return gateway

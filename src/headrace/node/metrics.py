@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import headrace
 from headrace.broker.listener import Listener
-from headrace.broker.metering import RequestMeters
+from headrace.broker.metering import RequestMetrics
 from headrace.controller.names import INTERNAL_TOPICS
 from headrace.core.errors import ErrorCode
 from headrace.core.metrics import Family, Histogram, Metric, Sample
@@ -177,7 +177,7 @@ class NodeMetrics:
     def __init__(
         self,
         replicas: ReplicaManager,
-        request_metrics: RequestMeters,
+        request_metrics: RequestMetrics,
         listeners: Sequence[Listener],
         cleaner: LogCleanerCounts,
         maintenance: LogMaintenanceCounts,
@@ -243,7 +243,8 @@ class NodeMetrics:
             ((each.name,), sum(c.unanswered for c in each.connections)) for each in listeners
         )
         yield REQUESTS_WAITING.each(
-            ((each.name,), sum(len(c.waiting) for c in each.connections)) for each in listeners
+            ((each.name,), sum(len(c.delayed_operations) for c in each.connections))
+            for each in listeners
         )
 
     def _storage(self) -> Iterator[Family]:

@@ -18,12 +18,12 @@ from headrace.broker.context import Services
 from headrace.broker.disk_reads import DiskReads
 from headrace.broker.dispatch import Dispatcher
 from headrace.broker.fetch_sessions import FetchSessions
-from headrace.broker.listener import ConnectionCount, Listener, look_seconds
-from headrace.broker.metering import RequestMeters
+from headrace.broker.listener import ConnectionQuotas, Listener, idle_check_seconds
+from headrace.broker.metering import RequestMetrics
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.record_work import RecordWork
 from headrace.broker.sender import SendMemory
-from headrace.broker.turns import LoopTurn
+from headrace.broker.time_slice import TimeSlice
 from headrace.controller.commands import BumpLeaderEpochs, RegisterBroker, UnfenceBroker
 from headrace.controller.controller import Controller
 from headrace.controller.image import BrokerEndpoint, Delta, Image
@@ -92,7 +92,7 @@ class Node:
         self._descriptors = descriptors
         self._compactor = compactor or InlineCompactor(files)
         self._authorizer = authorizer or AllowAll()
-        self.request_metrics = RequestMeters(seconds)
+        self.request_metrics = RequestMetrics(seconds)
         self._node_id = NodeId(config.node_id)
         self._listeners: list[Listener] = []
         self._bound_listeners: list[BoundListener] = []
@@ -176,10 +176,10 @@ class Node:
             producer_ids=ProducerIds(controller, self._node_id),
             authorizer=self._authorizer,
             auto_creation=auto_creation,
-            meters=self.request_metrics,
+            request_metrics=self.request_metrics,
             record_work=RecordWork(self._executor),
             disk_reads=DiskReads(self._executor),
-            turn=LoopTurn(self.request_metrics.now),
+            time_slice=TimeSlice(self.request_metrics.now),
             clock=self._clock,
             randomness=self._randomness,
         )
@@ -201,13 +201,17 @@ class Node:
         def follow_config(_: Image, __: Image, ___: Delta) -> None:
             if services.config is not replicas.config:
                 services.config = replicas.config
-                self.request_metrics.set_slow(unless_negative(replicas.config.request_log_slow_ms))
+                self.request_metrics.set_slow_threshold(
+                    unless_negative(replicas.config.request_log_slow_ms)
+                )
                 maintenance.config_changed()
 
-        self.request_metrics.set_slow(unless_negative(replicas.config.request_log_slow_ms))
+        self.request_metrics.set_slow_threshold(
+            unless_negative(replicas.config.request_log_slow_ms)
+        )
         controller.add_publisher(follow_config)
         lag_monitor = EventLoopLagMonitor(
-            self.request_metrics.now, on_sample=self.request_metrics.follow_log_level
+            self.request_metrics.now, on_sample=self.request_metrics.update_log_level
         )
         self.metrics = NodeMetrics(
             replicas,
@@ -269,7 +273,7 @@ class Node:
     async def _bind_listeners(self, dispatcher: Dispatcher) -> None:
         """Bind every listener; connections are served from `Listener.open` on."""
         loop = asyncio.get_running_loop()
-        count = ConnectionCount(
+        count = ConnectionQuotas(
             lambda: self.services.config,
             None if self._descriptors is None else self._descriptors.kafka,
         )
@@ -294,7 +298,9 @@ class Node:
             self._bound_listeners.append(bound)
             self._listeners.append(listener)
             self.addresses[settings.name] = (settings.host, bound.port)
-            self._tasks.append(loop.create_task(listener.close_idle(look_seconds(idle_seconds))))
+            self._tasks.append(
+                loop.create_task(listener.close_idle(idle_check_seconds(idle_seconds)))
+            )
 
     async def _register(self, controller: Controller, directory: LogDirectory) -> None:
         """Introduce this broker to the cluster and take the lead of its partitions anew."""

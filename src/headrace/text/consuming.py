@@ -8,7 +8,7 @@ from typing import Final
 from headrace.client.core.models import EARLIEST, LATEST, OffsetSpec
 from headrace.core.errors import OffsetOutOfRange
 from headrace.core.ids import TopicPartition
-from headrace.gateway import Follower, Gateway
+from headrace.gateway import Gateway, RecordStream
 from headrace.protocol.records.decode import Record
 from headrace.text import options, replies
 from headrace.text.output import Output
@@ -63,7 +63,7 @@ async def consume(gateway: Gateway, words: Words, out: Output, now_ms: int) -> b
     reading = _Consume(wish, out, starts, {} if wish.follow else ends)
     if wish.limit != 0 and (wish.follow or reading.unread()):
         wanted = starts if wish.follow else {where: starts[where] for where in reading.unread()}
-        async with gateway.follow(wanted) as follower:
+        async with gateway.stream(wanted) as follower:
             await reading.run(follower)
     following = ",".join(f"{where.partition}:{at}" for where, at in reading.positions.items())
     return replies.ok(count=reading.count, next=following)
@@ -89,7 +89,7 @@ class _Consume:
         """Partitions that have not been read to the end they had at first."""
         return [where for where, end in self._ends.items() if self.positions[where] < end]
 
-    async def run(self, follower: Follower) -> None:
+    async def run(self, follower: RecordStream) -> None:
         while self._wish.follow or self.unread():
             room = _RECORDS
             if self._wish.limit is not None:

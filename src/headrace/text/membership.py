@@ -10,7 +10,7 @@ from typing import Final
 from headrace.client.core.errors import CommitFailed
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
-from headrace.gateway import Gateway, Member
+from headrace.gateway import Gateway, GatewayMember
 from headrace.protocol.records.decode import Record
 from headrace.text import options, replies
 from headrace.text.output import Output
@@ -36,7 +36,7 @@ class Membership:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self.group: str | None = None
-        self._member: Member | None = None
+        self._member: GatewayMember | None = None
         # Handed out by the last POLL: what the next one commits.
         self._given: dict[TopicPartition, int] = {}
         self._told: list[TopicPartition] = []
@@ -52,7 +52,7 @@ class Membership:
             raise BadLine(f"this connection is in group {self.group!r}; LEAVE first")
         for topic in topics:
             await self._gateway.partitions(topic, create=True)
-        self._member = await self._gateway.join(group, topics, on_gone=self._forget)
+        self._member = await self._gateway.join(group, topics, on_revoked=self._forget)
         self.group = group
         try:
             await self._first_partitions(self._member)
@@ -62,7 +62,7 @@ class Membership:
         self._told = self._member.assignment
         return replies.ok(partitions=replies.partitions(self._told))
 
-    async def _first_partitions(self, member: Member) -> None:
+    async def _first_partitions(self, member: GatewayMember) -> None:
         """Wait for them; a group with more members than partitions has none for us."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _FIRST_MS / 1000
@@ -99,7 +99,7 @@ class Membership:
         return replies.ok(count=count)
 
     async def _poll(
-        self, member: Member, wait_ms: int, limit: int
+        self, member: GatewayMember, wait_ms: int, limit: int
     ) -> dict[TopicPartition, list[Record]]:
         """Wait for messages, or for the group to give us other partitions."""
         loop = asyncio.get_running_loop()
@@ -133,7 +133,7 @@ class Membership:
         for where in partitions:
             self._given.pop(where, None)
 
-    async def _commit_given(self, member: Member) -> None:
+    async def _commit_given(self, member: GatewayMember) -> None:
         offsets = dict(self._given)
         self._given.clear()
         if offsets:
@@ -143,7 +143,7 @@ class Membership:
                 # The group has moved on: these messages are given out once more.
                 return
 
-    def _joined(self) -> Member:
+    def _joined(self) -> GatewayMember:
         if self._member is None:
             raise ApiError(
                 ErrorCode.UNKNOWN_MEMBER_ID, f"this connection is in no group; {JOIN_USAGE} first"

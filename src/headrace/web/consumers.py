@@ -64,7 +64,7 @@ async def create_instance(call: Call) -> InstanceMade:
     )
     given = Given()
     settings = MemberSettings(offset_reset=reset)
-    member = await call.gateway.join(group, settings=settings, on_gone=given.forget)
+    member = await call.gateway.join(group, settings=settings, on_revoked=given.forget)
     auto_commit = wanted.auto_commit_enable in (None, True, "true")
     instance = Instance(group, name, records_media, member, given, auto_commit=auto_commit)
     if min_bytes is not None:

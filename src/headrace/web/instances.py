@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from headrace.client.core.fetched import Wants
 from headrace.core.ids import TopicPartition
-from headrace.gateway import Member
+from headrace.gateway import GatewayMember
 from headrace.protocol.records.decode import Record
 from headrace.web.errors import (
     ILLEGAL_STATE,
@@ -52,7 +52,7 @@ class Instance:
         group: str,
         name: str,
         media: str,
-        member: Member,
+        member: GatewayMember,
         given: Given,
         *,
         auto_commit: bool,

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, TypeVar
 import msgspec
 
 from headrace.core.errors import ErrorCode, HeadraceError
-from headrace.gateway import IdempotencyKeyReused, NotTried, OutRecord, Produced
+from headrace.gateway import IdempotencyKeyReused, NotAttempted, OutRecord, Produced
 from headrace.web import bodies, media
 from headrace.web.endpoint import send_answer
 from headrace.web.errors import (
@@ -250,7 +250,9 @@ def _code(error: HeadraceError) -> int:
         return NOT_ALLOWED
     # A partition that is not there will not be there soon, whatever Kafka's clients do about it.
     is_there = error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return RETRY if isinstance(error, NotTried) or (may_pass(error) and is_there) else UNEXPECTED
+    return (
+        RETRY if isinstance(error, NotAttempted) or (may_pass(error) and is_there) else UNEXPECTED
+    )
 
 
 def _idempotency_key(call: Call) -> str | None:

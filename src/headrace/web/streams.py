@@ -13,7 +13,7 @@ import msgspec
 from headrace.client.core.models import EARLIEST, LATEST, OffsetSpec, at_time
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import TopicPartition
-from headrace.gateway import Follower
+from headrace.gateway import RecordStream
 from headrace.protocol.records.decode import Record
 from headrace.web import media
 from headrace.web.bodies import ClientGone
@@ -156,7 +156,7 @@ class Ids:
         return b",".join(self._parts)
 
 
-async def _ids(follower: Follower) -> Ids:
+async def _ids(follower: RecordStream) -> Ids:
     positions = await follower.positions()
     return Ids({where.partition: offset for where, offset in positions.items()})
 
@@ -175,7 +175,7 @@ class _Stream:
         self._growth_seconds = call.door.settings.stream_growth_ms / 1000
 
     async def run(self) -> None:
-        follower = self._call.gateway.follow(self._starts)
+        follower = self._call.gateway.stream(self._starts)
         try:
             await self._start(await _ids(follower))
             while True:
@@ -184,7 +184,7 @@ class _Stream:
                     return
                 await follower.close()
                 self._starts = positions
-                follower = self._call.gateway.follow(positions)
+                follower = self._call.gateway.stream(positions)
                 self._ids = await _ids(follower)
         finally:
             await follower.close()
@@ -200,7 +200,7 @@ class _Stream:
         # An id without data: whoever loses the connection before the first record knows it, too.
         await self._send(_RETRY + b"id: %b\n\n" % ids.now() if self._is_events else b"")
 
-    async def _pump(self, follower: Follower) -> dict[TopicPartition, int | OffsetSpec] | None:
+    async def _pump(self, follower: RecordStream) -> dict[TopicPartition, int | OffsetSpec] | None:
         """Send what comes, until the topic has new partitions: then, where to go on in all."""
         loop = asyncio.get_running_loop()
         look_at = loop.time() + self._growth_seconds

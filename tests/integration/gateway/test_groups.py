@@ -7,7 +7,7 @@ import pytest
 
 from headrace.client import EARLIEST, LATEST, NewTopic, TopicPartition
 from headrace.core.errors import ErrorCode, HeadraceError
-from headrace.gateway import Gateway, GroupIsBusy, Member, MemberSettings, OutRecord
+from headrace.gateway import Gateway, GatewayMember, GroupNotEmpty, MemberSettings, OutRecord
 
 SECONDS = 20
 
@@ -29,13 +29,13 @@ async def filled(gateway: Gateway, partitions: int, each: int = 3) -> list[Topic
     return [TopicPartition("orders", place) for place in range(partitions)]
 
 
-async def until_assigned(member: Member, count: int) -> None:
+async def until_assigned(member: GatewayMember, count: int) -> None:
     async with asyncio.timeout(SECONDS):
         while len(member.assignment) != count:
             await member.wait_for_change(1_000)
 
 
-async def drain(member: Member, count: int) -> list[bytes | None]:
+async def drain(member: GatewayMember, count: int) -> list[bytes | None]:
     found: list[bytes | None] = []
     async with asyncio.timeout(SECONDS):
         while len(found) < count:
@@ -147,9 +147,9 @@ async def test_a_group_with_members_is_not_moved_from_outside(gateway: Gateway, 
     [where] = await filled(gateway, 1)
     async with await gateway.join(group, ["orders"]) as member:
         await until_assigned(member, 1)
-        with pytest.raises(GroupIsBusy):
+        with pytest.raises(GroupNotEmpty):
             await gateway.reset(group, {where: EARLIEST})
-        with pytest.raises(GroupIsBusy):
+        with pytest.raises(GroupNotEmpty):
             await gateway.commit(group, {where: 1})
     await gateway.commit(group, {where: 1})
 

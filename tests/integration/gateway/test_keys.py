@@ -12,7 +12,7 @@ from headrace.gateway import (
     Gateway,
     GatewayLimits,
     IdempotencyKeyReused,
-    KeysForgottenTooSoon,
+    KeyLifetimeTooLong,
     OutRecord,
     TooManyKeys,
     TooManyRecords,
@@ -290,7 +290,7 @@ async def test_a_key_is_refused_where_brokers_forget_what_was_written_under_it(
     """A repeated request would be written twice, within the time for which its key is good."""
     settings = {"producer.id.expiration.ms": "1000"}
     async with gateway_of(form, tmp_path, settings=settings) as gateway:
-        with pytest.raises(KeysForgottenTooSoon, match=r"producer\.id\.expiration\.ms=1000"):
+        with pytest.raises(KeyLifetimeTooLong, match=r"producer\.id\.expiration\.ms=1000"):
             await gateway.produce("orders", RECORDS, key="k")
         await gateway.produce("orders", RECORDS)
         assert await count(gateway, "orders") == len(RECORDS)
@@ -299,13 +299,13 @@ async def test_a_key_is_refused_where_brokers_forget_what_was_written_under_it(
 async def test_a_key_is_refused_once_brokers_have_been_told_to_forget_sooner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.gateway.idempotency._LOOK_MS", 0)
+    monkeypatch.setattr("headrace.gateway.idempotency_keys._LOOK_MS", 0)
     async with gateway_of("local", tmp_path) as gateway:
         await gateway.produce("orders", RECORDS, key="k")
         resource = ConfigResource(ResourceType.BROKER, "")
         change = ConfigChange("producer.id.expiration.ms", "1000")
         await gateway.admin.alter_configs({resource: [change]})
-        with pytest.raises(KeysForgottenTooSoon):
+        with pytest.raises(KeyLifetimeTooLong):
             await gateway.produce("orders", RECORDS, key="k")
 
 

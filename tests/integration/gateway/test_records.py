@@ -256,7 +256,7 @@ async def test_a_follower_reads_what_is_there_and_what_comes(gateway: Gateway) -
     await gateway.produce("orders", [OutRecord(b"a", None, 0), OutRecord(b"b", None, 1)])
     starts = {TopicPartition("orders", 0): EARLIEST, TopicPartition("orders", 1): LATEST}
     seen: list[tuple[int, bytes | None]] = []
-    async with gateway.follow(starts) as follower:
+    async with gateway.stream(starts) as follower:
         async for batch in follower:
             seen += [(w.partition, r.value) for w, records in batch.items() for r in records]
             if len(seen) == 1:

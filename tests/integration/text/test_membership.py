@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.client import NewTopic, TopicPartition
-from headrace.gateway import Gateway, Member, OutRecord
+from headrace.gateway import Gateway, GatewayMember, OutRecord
 from headrace.text.membership import Membership
 from headrace.text.words import Words
 from tests.support.gateways import gateway_of
@@ -28,13 +28,13 @@ class Lines:
         return await work
 
 
-async def until_it_has(member: Member, count: int) -> None:
+async def until_it_has(member: GatewayMember, count: int) -> None:
     async with asyncio.timeout(SECONDS):
         while len(member.assignment) != count:
             await member.wait_for_change(200)
 
 
-async def read_all_as_another(gateway: Gateway, first: Member) -> TopicPartition:
+async def read_all_as_another(gateway: Gateway, first: GatewayMember) -> TopicPartition:
     """Another member takes one of two partitions, reads it to its end, commits and leaves."""
     async with await gateway.join("g", ["orders"]) as other:
         await until_it_has(other, 1)

@@ -28,7 +28,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 async def instance_of(gateway: Gateway, name: str) -> Instance:
     given = Given()
-    member = await gateway.join("g", ["orders"], settings=MemberSettings(), on_gone=given.forget)
+    member = await gateway.join("g", ["orders"], settings=MemberSettings(), on_revoked=given.forget)
     return Instance("g", name, media.JSON, member, given, auto_commit=True)
 
 

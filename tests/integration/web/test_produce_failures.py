@@ -9,7 +9,7 @@ import pytest
 
 from headrace.client import NewTopic
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
-from headrace.gateway import Gateway, NotTried, OutRecord, Produced
+from headrace.gateway import Gateway, NotAttempted, OutRecord, Produced
 from headrace.web.server import serve
 from headrace.web.settings import WebSettings
 from tests.support.gateways import gateway_of
@@ -37,7 +37,7 @@ async def answer_to(gateway: Gateway) -> httpx.Response:
     [
         (ApiError(ErrorCode.NOT_ENOUGH_REPLICAS), 200, 50003),
         (ApiError(ErrorCode.REQUEST_TIMED_OUT), 200, 50003),
-        (NotTried(0), 200, 50003),
+        (NotAttempted(0), 200, 50003),
         (ApiError(ErrorCode.INVALID_RECORD), 200, 50002),
         (ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 200, 50002),
         (ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED), 403, 40301),

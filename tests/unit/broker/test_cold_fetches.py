@@ -16,12 +16,12 @@ from headrace.protocol.messages.fetch import FetchResponse
 from tests.support.cold_disk import ColdDisk, cold_disk
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
-from tests.unit.broker.test_waiting_fetches import (
+from tests.unit.broker.test_delayed_fetch import (
     BATCH,
     VERSION,
     create,
     fetch,
-    parked,
+    fetch_is_waiting,
     produce,
     received,
 )
@@ -92,7 +92,7 @@ async def test_a_fetch_that_waited_for_records_finds_them_on_a_cold_disk(
         for _ in range(3):
             await produce(writer, 0)
         reader.send(fetch((0, 1), min_bytes=3 * len(BATCH), max_wait_ms=60_000), VERSION)
-        await parked(node)
+        await fetch_is_waiting(node)
         disk.cool_down(node)
         disk.is_well.set()
         await produce(writer, 0)
@@ -103,7 +103,7 @@ async def test_a_fetch_that_waited_for_records_finds_them_on_a_cold_disk(
 async def test_where_memory_is_too_short_the_disk_is_waited_for(
     tmp_path: Path, disk: ColdDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "ROUNDS_MAX", 3)
+    monkeypatch.setattr(fetching, "CACHE_ROUNDS_MAX", 3)
     async with (
         running_node(tmp_path) as node,
         RawClient(*node.addresses["PLAINTEXT"]) as client,

@@ -6,10 +6,10 @@ from typing import cast
 
 import pytest
 
-from headrace.broker.connection import HELD_BYTES_MAX, UNANSWERED_MAX, Answer, Connection
+from headrace.broker.connection import HELD_BYTES_MAX, UNANSWERED_MAX, Connection, ResponseSlot
 from headrace.broker.disk_reads import DiskReads
 from headrace.broker.dispatch import Dispatcher
-from headrace.broker.listener import ConnectionCount, Listener
+from headrace.broker.listener import ConnectionQuotas, Listener
 from headrace.broker.sender import SendMemory
 from headrace.core.errors import MalformedMessage
 from headrace.core.keys.server import ServerKeys
@@ -57,7 +57,7 @@ class ScriptedDispatcher:
     frame_bytes_max = 2 * HELD_BYTES_MAX
 
     def __init__(self) -> None:
-        self.later: list[tuple[Connection, Answer, bytes]] = []
+        self.later: list[tuple[Connection, ResponseSlot, bytes]] = []
         self.seen = 0
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
@@ -66,31 +66,31 @@ class ScriptedDispatcher:
         if payload == b"bad":
             raise MalformedMessage("no such thing")
         if payload.startswith(b"now"):
-            connection.answer_at_once(payload)
+            connection.send_in_turn(payload)
             return
-        answer = connection.answer_later()
+        answer = connection.reserve_slot()
         if payload.startswith(b"later"):
             self.later.append((connection, answer, payload))
         elif payload.startswith(b"large"):
-            connection.complete(answer, (bytes(HELD_BYTES_MAX // 2),))
+            connection.fill(answer, (bytes(HELD_BYTES_MAX // 2),))
         elif payload.startswith(b"silent"):
-            connection.complete(answer, ())
+            connection.fill(answer, ())
         else:
-            connection.complete(answer, (payload,))
+            connection.fill(answer, (payload,))
 
     def finish(self, index: int) -> None:
         connection, answer, payload = self.later[index]
-        connection.complete(answer, (payload,))
+        connection.fill(answer, (payload,))
 
 
-class Door:
+class ListenerHarness:
     """A connection with everything around it recorded."""
 
     def __init__(
         self, connections_max: int = 10, per_address_max: int = 10, *, is_open: bool = True
     ) -> None:
         self.dispatcher = ScriptedDispatcher()
-        self.count = ConnectionCount(
+        self.count = ConnectionQuotas(
             lambda: ServerKeys(
                 max_connections=connections_max, max_connections_per_ip=per_address_max
             )
@@ -120,7 +120,7 @@ def send(connection: Connection, *payloads: bytes) -> None:
 
 
 def test_answers_leave_in_the_order_of_requests() -> None:
-    door = Door()
+    door = ListenerHarness()
     connection, transport = door.connect()
     send(connection, b"a", b"later-1", b"b", b"later-2", b"c")
     assert transport.written == b"a"
@@ -131,7 +131,7 @@ def test_answers_leave_in_the_order_of_requests() -> None:
 
 
 def test_answers_that_are_known_at_once_keep_the_order_too() -> None:
-    door = Door()
+    door = ListenerHarness()
     connection, transport = door.connect()
     send(connection, b"now-1", b"now-2", b"a", b"later-1", b"now-3", b"b", b"now-4")
     assert transport.written == b"now-1now-2a"
@@ -143,21 +143,21 @@ def test_answers_that_are_known_at_once_keep_the_order_too() -> None:
 
 
 def test_answers_known_before_a_malformed_request_leave() -> None:
-    connection, transport = Door().connect()
+    connection, transport = ListenerHarness().connect()
     send(connection, b"now", b"bad")
     assert transport.written == b"now"
     assert transport.closed
 
 
 def test_a_request_without_answer_holds_up_nobody() -> None:
-    door = Door()
+    door = ListenerHarness()
     connection, transport = door.connect()
     send(connection, b"silent", b"a")
     assert transport.written == b"a"
 
 
 def test_a_malformed_request_costs_this_connection_only() -> None:
-    door = Door()
+    door = ListenerHarness()
     connection, transport = door.connect()
     _, neighbour = door.connect()
     send(connection, b"bad")
@@ -166,7 +166,7 @@ def test_a_malformed_request_costs_this_connection_only() -> None:
 
 
 def test_a_frame_above_the_limit_costs_this_connection_only() -> None:
-    door = Door()
+    door = ListenerHarness()
     connection, transport = door.connect()
     _, neighbour = door.connect()
     room = connection.get_buffer(-1)
@@ -177,7 +177,7 @@ def test_a_frame_above_the_limit_costs_this_connection_only() -> None:
 
 
 async def test_a_client_that_pipelines_without_end_is_not_read_from() -> None:
-    door = Door()
+    door = ListenerHarness()
     connection, transport = door.connect()
     send(connection, *[b"later"] * (UNANSWERED_MAX + 5))
     assert door.dispatcher.seen == UNANSWERED_MAX
@@ -189,7 +189,7 @@ async def test_a_client_that_pipelines_without_end_is_not_read_from() -> None:
 
 
 async def test_many_quick_requests_in_one_read_are_all_served() -> None:
-    door = Door()
+    door = ListenerHarness()
     connection, transport = door.connect()
     send(connection, *[b"x"] * (2 * UNANSWERED_MAX + 5))
     for _ in range(4):
@@ -198,7 +198,7 @@ async def test_many_quick_requests_in_one_read_are_all_served() -> None:
 
 
 async def test_a_slow_reader_is_not_read_from_until_it_has_caught_up() -> None:
-    door = Door()
+    door = ListenerHarness()
     connection, transport = door.connect()
     connection.pause_writing()
     while_slow = transport.reading
@@ -207,7 +207,7 @@ async def test_a_slow_reader_is_not_read_from_until_it_has_caught_up() -> None:
 
 
 def test_a_connection_above_the_limit_is_closed_and_a_free_place_taken() -> None:
-    door = Door(connections_max=1)
+    door = ListenerHarness(connections_max=1)
     first, _ = door.connect()
     _, refused = door.connect()
     assert refused.closed
@@ -217,7 +217,7 @@ def test_a_connection_above_the_limit_is_closed_and_a_free_place_taken() -> None
 
 
 def test_a_refused_connection_does_not_free_the_place_of_another() -> None:
-    door = Door(connections_max=1)
+    door = ListenerHarness(connections_max=1)
     door.connect()
     refused, _ = door.connect()
     refused.connection_lost(None)
@@ -226,7 +226,7 @@ def test_a_refused_connection_does_not_free_the_place_of_another() -> None:
 
 
 def test_one_address_may_not_take_all_the_places() -> None:
-    door = Door(connections_max=10, per_address_max=2)
+    door = ListenerHarness(connections_max=10, per_address_max=2)
     _, first = door.connect()
     _, second = door.connect()
     _, third = door.connect()
@@ -234,7 +234,7 @@ def test_one_address_may_not_take_all_the_places() -> None:
 
 
 async def test_requests_wait_until_the_listener_is_open() -> None:
-    door = Door(is_open=False)
+    door = ListenerHarness(is_open=False)
     connection, transport = door.connect()
     send(connection, b"early")  # uvloop reads even when told not to in `connection_made`
     before = transport.reading, door.dispatcher.seen
@@ -246,7 +246,7 @@ async def test_requests_wait_until_the_listener_is_open() -> None:
 
 async def test_a_silent_connection_is_closed_after_the_idle_time() -> None:
     now = 0.0
-    door = Door()
+    door = ListenerHarness()
     door.listener.now = lambda: now
     _, transport = door.connect()
     task = asyncio.create_task(door.listener.close_idle(every_seconds=0))
@@ -263,7 +263,7 @@ async def test_a_silent_connection_is_closed_after_the_idle_time() -> None:
 
 
 def test_an_answer_after_the_client_is_gone_goes_nowhere() -> None:
-    door = Door()
+    door = ListenerHarness()
     connection, transport = door.connect()
     send(connection, b"later")
     connection.connection_lost(ConnectionResetError())
@@ -272,7 +272,7 @@ def test_an_answer_after_the_client_is_gone_goes_nowhere() -> None:
 
 
 async def test_answers_that_wait_for_another_are_bounded_in_bytes() -> None:
-    door = Door()
+    door = ListenerHarness()
     connection, transport = door.connect()
     send(connection, b"later", *[b"large"] * 10)
     assert door.dispatcher.seen == 3
@@ -286,7 +286,7 @@ async def test_answers_that_wait_for_another_are_bounded_in_bytes() -> None:
 
 async def test_a_silent_client_that_reads_nothing_is_cut_off() -> None:
     now = 0.0
-    door = Door()
+    door = ListenerHarness()
     door.listener.now = lambda: now
     _, transport = door.connect()
     transport.unread_bytes = 1

@@ -2,27 +2,27 @@
 
 import pytest
 
-from headrace.broker.fetch_sessions import FetchSessions, Plan, WantedPartition, key_of
+from headrace.broker.fetch_sessions import FetchPartitionState, FetchPlan, FetchSessions, key_of
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NO_TOPIC_ID
 
 
-def wanted(partition: int, offset: int = 0) -> WantedPartition:
+def wanted(partition: int, offset: int = 0) -> FetchPartitionState:
     key = key_of(NO_TOPIC_ID, "t", partition, uses_topic_ids=False)
-    return WantedPartition(key, offset, 1000, -1, -1)
+    return FetchPartitionState(key, offset, 1000, -1, -1)
 
 
 def ask(
     sessions: FetchSessions,
     session_id: int,
     epoch: int,
-    partitions: list[WantedPartition],
+    partitions: list[FetchPartitionState],
     *,
     forgotten: list[int] | None = None,
     now_ms: float = 0,
     new_id: int = 1,
     uses_topic_ids: bool = False,
-) -> Plan:
+) -> FetchPlan:
     keys = [key_of(NO_TOPIC_ID, "t", each, uses_topic_ids=False) for each in forgotten or []]
     return sessions.plan(
         session_id,
@@ -159,10 +159,10 @@ def test_a_session_that_outgrows_the_cache_is_begun_anew() -> None:
 
 def test_only_news_is_told_again() -> None:
     partition = wanted(0)
-    assert partition.is_news(False, high_watermark=5, log_start_offset=0)
-    assert not partition.is_news(False, high_watermark=5, log_start_offset=0)
-    assert partition.is_news(False, high_watermark=6, log_start_offset=0)
-    assert partition.is_news(True, high_watermark=6, log_start_offset=0)
+    assert partition.take_changes(False, high_watermark=5, log_start_offset=0)
+    assert not partition.take_changes(False, high_watermark=5, log_start_offset=0)
+    assert partition.take_changes(False, high_watermark=6, log_start_offset=0)
+    assert partition.take_changes(True, high_watermark=6, log_start_offset=0)
 
 
 def test_whoever_got_data_goes_to_the_end_of_the_queue() -> None:

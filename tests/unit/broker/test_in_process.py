@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from headrace.broker import turns
+from headrace.broker import time_slice
 from headrace.broker.in_process import in_process_client
 from headrace.client import (
     EARLIEST,
@@ -55,7 +55,7 @@ ADA, BOB = Principal("User", "ada"), Principal("User", "bob")
 async def client_of(directory: Path) -> AsyncIterator[AsyncClient]:
     async with (
         running_node(directory, log_flush_policy="os") as node,
-        in_process_client(node.services, door="test", listener="PLAINTEXT") as client,
+        in_process_client(node.services, name="test", listener="PLAINTEXT") as client,
     ):
         await client.connect()
         yield client
@@ -113,7 +113,7 @@ async def test_each_door_asks_the_authorizer_in_its_own_name(tmp_path: Path) -> 
         for principal, allowed in ((ADA, True), (BOB, False)):
             client = in_process_client(
                 node.services,
-                door="text",
+                name="text",
                 listener="PLAINTEXT",
                 principal=principal,
                 client_host="/10.0.0.7",
@@ -170,7 +170,7 @@ async def test_a_fault_in_a_handler_costs_its_own_request(tmp_path: Path) -> Non
 
     async with (
         running_node(tmp_path, Faulty(), log_flush_policy="os") as node,
-        in_process_client(node.services, door="text", listener="PLAINTEXT") as client,
+        in_process_client(node.services, name="text", listener="PLAINTEXT") as client,
     ):
         waiting = await waiting_fetch(client, channel=0)
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
@@ -225,9 +225,9 @@ async def test_the_version_spoken_is_the_highest_the_call_allows(tmp_path: Path)
 async def test_what_waits_for_a_request_before_it_is_not_done_after_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(time_slice, "SLICE_SECONDS", 0.0)
     async with running_node(tmp_path, log_flush_policy="os") as node:
-        async with in_process_client(node.services, door="test", listener="PLAINTEXT") as client:
+        async with in_process_client(node.services, name="test", listener="PLAINTEXT") as client:
             await client.connect()
             await client.admin.create_topics([NewTopic("orders", 9)])
 

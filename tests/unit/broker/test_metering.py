@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from headrace.broker.answer_errors import errors_counter
 from headrace.broker.context import RequestContext
-from headrace.broker.metering import SLOW_LINES_PER_SECOND, ApiMeter, RequestMeters
+from headrace.broker.metering import SLOW_LINES_PER_SECOND, ApiMetrics, RequestMetrics
+from headrace.broker.response_errors import errors_counter
 from headrace.core.errors import ErrorCode
 from headrace.protocol.api_keys import APIS, ApiKey, response_class
 from headrace.protocol.frames import RequestHeader
@@ -24,7 +24,7 @@ from headrace.security.principal import ANONYMOUS, Principal
 LOGGER = "headrace.broker.metering"
 
 
-class Caller:
+class FakeConnection:
     client_host = "/192.0.2.1"
     principal: Principal = ANONYMOUS
 
@@ -36,7 +36,7 @@ class Request:
     header: RequestHeader
     started: float
     size: int = 123
-    connection: Caller = Caller()  # noqa: RUF009 - has no state
+    connection: FakeConnection = FakeConnection()  # noqa: RUF009 - has no state
 
 
 class Clock:
@@ -47,13 +47,15 @@ class Clock:
         return self.seconds
 
 
-def serve(clock: Clock, meter: ApiMeter, seconds: float, api_key: int = 0, error: int = 0) -> None:
+def serve(
+    clock: Clock, meter: ApiMetrics, seconds: float, api_key: int = 0, error: int = 0
+) -> None:
     header = RequestHeader(api_key, 9, 4711, "my client", 0)
     request = Request(header, clock.seconds)
     clock.seconds += seconds
     partition = PartitionProduceResponse(index=0, base_offset=0, error_code=ErrorCode(error))
     topic = TopicProduceResponse(name="t", partition_responses=[partition])
-    meter.answered(cast(RequestContext, request), ProduceResponse(responses=[topic]))
+    meter.count_request(cast(RequestContext, request), ProduceResponse(responses=[topic]))
 
 
 @pytest.fixture(autouse=True)
@@ -64,10 +66,10 @@ def _level_restored() -> Iterator[None]:
 
 def test_requests_and_their_errors_are_counted_per_api() -> None:
     clock = Clock()
-    meters = RequestMeters(clock)
-    serve(clock, meters.of(ApiKey.PRODUCE), 0.0015)
-    serve(clock, meters.of(ApiKey.PRODUCE), 0.25, error=ErrorCode.CORRUPT_MESSAGE)
-    serve(clock, meters.of(ApiKey.FETCH), 0.1)
+    meters = RequestMetrics(clock)
+    serve(clock, meters.for_api(ApiKey.PRODUCE), 0.0015)
+    serve(clock, meters.for_api(ApiKey.PRODUCE), 0.25, error=ErrorCode.CORRUPT_MESSAGE)
+    serve(clock, meters.for_api(ApiKey.FETCH), 0.1)
     produce, fetch = sorted(meters, key=lambda meter: meter.api, reverse=True)
     assert (produce.api, produce.times.count, produce.errors) == ("Produce", 2, {2: 1})
     assert produce.times.total == pytest.approx(0.2515)
@@ -93,9 +95,9 @@ def test_errors_of_every_answer_can_be_counted() -> None:
 
 def test_a_slow_request_leaves_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    meters = RequestMeters(clock)
-    meters.set_slow(200)
-    meter = meters.of(ApiKey.PRODUCE)
+    meters = RequestMetrics(clock)
+    meters.set_slow_threshold(200)
+    meter = meters.for_api(ApiKey.PRODUCE)
     serve(clock, meter, 0.199)
     assert caplog.records == []
     serve(clock, meter, 0.3)
@@ -109,17 +111,17 @@ def test_a_slow_request_leaves_a_warning(caplog: pytest.LogCaptureFixture) -> No
 
 def test_with_slow_off_nothing_is_slow(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    meters = RequestMeters(clock)
-    meters.set_slow(None)
-    serve(clock, meters.of(ApiKey.PRODUCE), 1000)
+    meters = RequestMetrics(clock)
+    meters.set_slow_threshold(None)
+    serve(clock, meters.for_api(ApiKey.PRODUCE), 1000)
     assert caplog.records == []
 
 
 def test_a_flood_of_slow_requests_is_told_in_a_few_lines(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    meters = RequestMeters(clock)
-    meters.set_slow(0)
-    meter = meters.of(ApiKey.PRODUCE)
+    meters = RequestMetrics(clock)
+    meters.set_slow_threshold(0)
+    meter = meters.for_api(ApiKey.PRODUCE)
     for _ in range(500):
         serve(clock, meter, 0.001)
     assert len(caplog.records) == SLOW_LINES_PER_SECOND
@@ -131,16 +133,16 @@ def test_a_flood_of_slow_requests_is_told_in_a_few_lines(caplog: pytest.LogCaptu
 
 def test_tracing_follows_the_level_of_the_logger(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    meters = RequestMeters(clock)
-    meters.set_slow(1000)
-    join = meters.of(ApiKey.JOIN_GROUP)
+    meters = RequestMetrics(clock)
+    meters.set_slow_threshold(1000)
+    join = meters.for_api(ApiKey.JOIN_GROUP)
     caplog.set_level(logging.DEBUG, LOGGER)
-    meters.follow_log_level()
+    meters.update_log_level()
     serve(clock, join, 0.0, ApiKey.JOIN_GROUP)
-    serve(clock, meters.of(ApiKey.PRODUCE), 0.0)
+    serve(clock, meters.for_api(ApiKey.PRODUCE), 0.0)
     assert [(line.levelname, "correlation_id=4711" in line.getMessage()) for line in caplog.records]
     assert len(caplog.records) == 2
     caplog.set_level(logging.INFO, LOGGER)
-    meters.follow_log_level()
+    meters.update_log_level()
     serve(clock, join, 0.0)
     assert len(caplog.records) == 2

@@ -25,7 +25,7 @@ def feed(buffer: ReceiveBuffer, data: bytes, cut: int | None = None) -> list[byt
     out: list[bytes] = []
     view = memoryview(data)
     while view:
-        room = buffer.room()
+        room = buffer.free_space()
         count = min(len(room), len(view), cut or len(view))
         room[:count] = view[:count]
         buffer.received(count)
@@ -55,7 +55,7 @@ def test_a_negative_length_is_refused() -> None:
 def test_a_length_alone_claims_little_memory() -> None:
     buffer = ReceiveBuffer(1 << 30)
     feed(buffer, (1 << 29).to_bytes(4, "big"))
-    assert len(buffer.room()) <= GROW_STEP
+    assert len(buffer.free_space()) <= GROW_STEP
 
 
 def test_memory_of_a_large_frame_is_given_back_when_idle() -> None:
@@ -63,7 +63,7 @@ def test_memory_of_a_large_frame_is_given_back_when_idle() -> None:
     payload = bytes(4 * SMALL)
     assert feed(buffer, frame(payload)) == [payload]
     buffer.release_if_idle()
-    assert len(buffer.room()) == SMALL
+    assert len(buffer.free_space()) == SMALL
     assert feed(buffer, frame(payload)) == [payload]
 
 
@@ -88,7 +88,7 @@ def test_there_is_room_behind_frames_that_nobody_has_taken(size: int) -> None:
     payloads = [bytes([index]) * size for index in range(8)]
     data = memoryview(b"".join(map(frame, payloads)))
     while data:
-        room = buffer.room()
+        room = buffer.free_space()
         assert len(room) > 0
         count = min(len(room), len(data))
         room[:count] = data[:count]

@@ -42,7 +42,7 @@ async def test_records_above_the_budget_are_unfolded_by_a_worker(
     budget: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(record_work, "BYTES_PER_TURN", budget)
+    monkeypatch.setattr(record_work, "BYTES_PER_ITERATION", budget)
     unfolded: list[int] = []
     decompress = compression.decompress
 

@@ -84,7 +84,7 @@ async def test_a_search_that_hangs_holds_up_neither_long_batches_nor_other_searc
         return search(log, *arguments)
 
     monkeypatch.setattr(PartitionLog, "find_by_timestamp", slow)
-    monkeypatch.setattr(record_work, "BYTES_PER_TURN", 0)
+    monkeypatch.setattr(record_work, "BYTES_PER_ITERATION", 0)
     compacted = TopicToCreate("compacted", 1, 1, configs=(("cleanup.policy", "compact"),))
     records = bytes(batch(3))
     produced = ProduceRequest(

@@ -13,11 +13,11 @@ import pytest
 from headrace.broker import sender
 from headrace.broker.disk_reads import DiskReads
 from headrace.broker.sender import (
-    ANSWER_BYTES_MAX,
     PIECE_BYTES_MAX,
     PIECE_BYTES_MIN,
+    RESPONSE_BYTES_MAX,
+    SLICE_BYTES,
     TRANSPORT_BYTES,
-    TURN_BYTES,
     UNSENT_BYTES,
     Sender,
     SendMemory,
@@ -84,10 +84,12 @@ class Outgoing:
         self.socket = Socket(takes)
         self.moves = 0
         self.failures: list[Exception] = []
-        self.sender = Sender(self.socket, memory, moved=self._moved, failed=self.failures.append)
+        self.sender = Sender(
+            self.socket, memory, backlog_changed=self._backlog_changed, failed=self.failures.append
+        )
         self.socket.sender = self.sender
 
-    def _moved(self) -> None:
+    def _backlog_changed(self) -> None:
         self.moves += 1
 
 
@@ -158,9 +160,9 @@ async def test_ten_thousand_clients_that_read_nothing_hold_little_more_than_thei
 async def test_who_stands_still_longest_makes_room_for_the_answers_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sender, "STILL_SECONDS_MIN", 0.0)
+    monkeypatch.setattr(sender, "STALLED_SECONDS_MIN", 0.0)
     memory = send_memory()
-    room = ANSWER_BYTES_MAX // (4 * MB)
+    room = RESPONSE_BYTES_MAX // (4 * MB)
     readers = Outgoing(memory, takes=0)
     readers.sender.send([bytes(4 * MB)])
     stalled = [Outgoing(memory, takes=0) for _ in range(room + 5)]
@@ -171,19 +173,19 @@ async def test_who_stands_still_longest_makes_room_for_the_answers_of_others(
     assert cut_off == [True] * 6 + [False] * (room - 1)
     assert not readers.failures
     held = sum(outgoing.socket.kept_bytes for outgoing in stalled if not outgoing.failures)
-    assert held + readers.socket.kept_bytes <= ANSWER_BYTES_MAX
+    assert held + readers.socket.kept_bytes <= RESPONSE_BYTES_MAX
     for outgoing in (*stalled, readers):
         outgoing.socket.read(100 * MB)
         outgoing.sender.drop()
-    assert memory._answer_bytes == 0
-    assert not memory._standing
+    assert memory._response_bytes == 0
+    assert not memory._stalled
 
 
 async def test_who_has_only_just_got_an_answer_is_not_cut_off() -> None:
     memory = send_memory()
     fresh = [Outgoing(memory, takes=0) for _ in range(3)]
     for outgoing in fresh:
-        outgoing.sender.send([bytes(ANSWER_BYTES_MAX // 2 + 1)])
+        outgoing.sender.send([bytes(RESPONSE_BYTES_MAX // 2 + 1)])
     assert not any(outgoing.failures for outgoing in fresh)
 
 
@@ -225,7 +227,7 @@ async def test_where_memory_is_short_pieces_are_small_and_right() -> None:
 async def test_others_have_their_turn_while_a_large_answer_leaves() -> None:
     outgoing = Outgoing(send_memory())
     outgoing.sender.send([in_file(bytes(10 * MB))])
-    assert len(outgoing.socket.arrived) <= TURN_BYTES
+    assert len(outgoing.socket.arrived) <= SLICE_BYTES
     await settle(outgoing)
     assert len(outgoing.socket.arrived) == 10 * MB
 

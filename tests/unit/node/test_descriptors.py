@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.broker.listener import ConnectionCount
+from headrace.broker.listener import ConnectionQuotas
 from headrace.core.keys.server import ServerKeys
 from headrace.node.descriptors import divide
 
@@ -20,10 +20,10 @@ def test_even_a_tiny_limit_leaves_everybody_something(limit: int) -> None:
 
 
 def test_connections_end_where_the_descriptors_of_the_log_begin() -> None:
-    count = ConnectionCount(ServerKeys, descriptors_max=2)
-    assert [count.take("a"), count.take("b")] == [None, None]
-    refused = count.take("c")
+    count = ConnectionQuotas(ServerKeys, descriptors_max=2)
+    assert [count.acquire("a"), count.acquire("b")] == [None, None]
+    refused = count.acquire("c")
     assert refused is not None
     assert "ulimit" in refused
-    count.give_back("a")
-    assert count.take("c") is None
+    count.release("a")
+    assert count.acquire("c") is None

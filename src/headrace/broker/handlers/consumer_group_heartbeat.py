@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat: the whole life of a member in a consumer group."""
 
 from headrace.broker.context import RequestContext
-from headrace.broker.group_requests import answering, caller
+from headrace.broker.group_requests import client_info, reply_callback
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.protocol.messages.consumer_group_heartbeat import (
@@ -34,7 +34,7 @@ def consumer_group_heartbeat(ctx: RequestContext, request: ConsumerGroupHeartbea
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     ctx.services.groups.consumer_heartbeat(
         request,
-        caller(ctx, request.instance_id),
+        client_info(ctx, request.instance_id),
         can_describe,
-        answering(ctx, request, _refuse),
+        reply_callback(ctx, request, _refuse),
     )

@@ -2,7 +2,7 @@
 
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
-from headrace.broker.turns import in_turns
+from headrace.broker.time_slice import in_time_slices
 from headrace.controller.commands import CreateTopics, TopicCreation, TopicToCreate
 from headrace.core import topic_configs
 from headrace.core.errors import ErrorCode
@@ -46,7 +46,7 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
     return CreateTopicsResponse(
         topics=[
             _shape(ctx, result, configs.get(result.name))
-            async for result in in_turns((*results, *refused), ctx.services.turn)
+            async for result in in_time_slices((*results, *refused), ctx.services.time_slice)
         ]
     )
 

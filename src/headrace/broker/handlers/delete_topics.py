@@ -20,12 +20,12 @@ def _refuse(request: DeleteTopicsRequest, code: ErrorCode, message: str | None) 
             DeletableTopicResult(
                 name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=message
             )
-            for topic in _asked(request)
+            for topic in _requested(request)
         ]
     )
 
 
-def _asked(request: DeleteTopicsRequest) -> list[TopicToDelete]:
+def _requested(request: DeleteTopicsRequest) -> list[TopicToDelete]:
     return [TopicToDelete(name) for name in request.topic_names] + [
         TopicToDelete(topic.name, topic.topic_id) for topic in request.topics
     ]
@@ -36,7 +36,7 @@ async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> De
     """Delete what may be deleted; the data goes with it."""
     allowed = []
     refused = []
-    for topic in _asked(request):
+    for topic in _requested(request):
         code = _check(ctx, topic)
         if code:
             refused.append(TopicDeletion(topic.name, topic.topic_id, code))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from headrace.broker.config_resources import authorize
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
-from headrace.broker.turns import in_turns
+from headrace.broker.time_slice import in_time_slices
 from headrace.controller.image import ConfigResourceType
 from headrace.controller.names import name_problem
 from headrace.core import group_configs, topic_configs
@@ -34,7 +34,7 @@ async def describe_configs(
     return DescribeConfigsResponse(
         results=[
             _describe(ctx, request, resource, keys)
-            async for resource, keys in in_turns(questions, ctx.services.turn)
+            async for resource, keys in in_time_slices(questions, ctx.services.time_slice)
         ]
     )
 

@@ -25,13 +25,15 @@ def describe_producers(
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
         topics=[
-            TopicResponse(name=name, partitions=[_answer(ctx, name, index) for index in indexes])
+            TopicResponse(
+                name=name, partitions=[_partition_response(ctx, name, index) for index in indexes]
+            )
             for name, indexes in asked.items()
         ]
     )
 
 
-def _answer(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
+def _partition_response(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index, active_producers=[])
     if not ctx.allows(AclOperation.READ, ResourceType.TOPIC, topic):
         answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

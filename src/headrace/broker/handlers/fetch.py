@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, cast
 from uuid import UUID
 
 from headrace.broker.context import RequestContext
-from headrace.broker.fetch_sessions import Plan, WantedPartition, key_of
+from headrace.broker.fetch_sessions import FetchPartitionState, FetchPlan, key_of
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, OffsetOutOfRange, StorageError
 from headrace.core.files import Buffer, FileRange
@@ -38,12 +38,12 @@ READ_COMMITTED = 1
 READ_AHEAD_BYTES = 64 * 1024
 # How often what is not at hand is brought in for one fetch: a look needs some ten reads, one after
 # the other. Should memory be so short that they go again meanwhile, the disk is waited for.
-ROUNDS_MAX: Final = 40
+CACHE_ROUNDS_MAX: Final = 40
 # How long a fetch that does not want to wait waits for a flush all the same.
 FLUSH_WAIT_MS_MAX = 1_000
 
 # Refused before the log was asked: Kafka then lists no aborted transactions, instead of null.
-_NEVER_LOOKED_AT = frozenset(
+_REFUSED_BEFORE_LOG = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -62,39 +62,39 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
         ctx.require(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     plan = _plan(ctx, request)
-    result = _read_at_once(ctx, request, plan)
-    if result.not_at_hand:
-        _read_later(ctx, request, plan, result.not_at_hand)
+    result = _read_cached(ctx, request, plan)
+    if result.not_cached:
+        _read_later(ctx, request, plan, result.not_cached)
         return None
     wait_ms, wanted_bytes = request.max_wait_ms, request.min_bytes - result.size
     if wanted_bytes <= 0 or wait_ms <= 0:
         if result.size or not unflushed(result.partitions):
-            return _answer(plan, result)
+            return _respond(plan, result)
         # Nothing is found now, but something is written: a broker whose high watermark does not
         # wait for a disk would have shown it.
         wait_ms, wanted_bytes = FLUSH_WAIT_MS_MAX, 1
     if result.failed or not plan.partitions:
-        return _answer(plan, result)
-    WaitingFetch(ctx, request, plan, result, wanted_bytes).start(wait_ms)
+        return _respond(plan, result)
+    DelayedFetch(ctx, request, plan, result, wanted_bytes).start(wait_ms)
     return None
 
 
-class ReadResult(NamedTuple):
-    answers: list[tuple[WantedPartition, PartitionData]]
+class FetchRead(NamedTuple):
+    responses: list[tuple[FetchPartitionState, PartitionData]]
     size: int
     failed: bool
     partitions: list[Partition]
     served: list[tuple[Partition, int, int]]
     """Partitions that records were found in, with their number and size."""
-    not_at_hand: list[NotInPageCache]
+    not_cached: list[NotInPageCache]
     """What has to be read by a worker first; the rest then means nothing."""
 
 
-def _plan(ctx: RequestContext, request: FetchRequest) -> Plan:
+def _plan(ctx: RequestContext, request: FetchRequest) -> FetchPlan:
     by_id = ctx.api_version >= TOPIC_IDS_SINCE
     # Each once, however often it is named, and as it is named last: so Kafka reads it.
     once = {
-        key: WantedPartition(
+        key: FetchPartitionState(
             key,
             partition.fetch_offset,
             partition.partition_max_bytes,
@@ -107,7 +107,7 @@ def _plan(ctx: RequestContext, request: FetchRequest) -> Plan:
     }
     wanted = list(once.values())
     if not request.session_id and request.session_epoch == -1:
-        return Plan(wanted, None, incremental=False)
+        return FetchPlan(wanted, None, incremental=False)
     forgotten = [
         key_of(topic.topic_id, topic.topic, partition, uses_topic_ids=by_id)
         for topic in request.forgotten_topics_data
@@ -125,18 +125,18 @@ def _plan(ctx: RequestContext, request: FetchRequest) -> Plan:
     )
 
 
-def _read_at_once(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
+def _read_cached(ctx: RequestContext, request: FetchRequest, plan: FetchPlan) -> FetchRead:
     with CACHED_READS_ONLY:
         return _read(ctx, request, plan)
 
 
-def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
+def _read(ctx: RequestContext, request: FetchRequest, plan: FetchPlan) -> FetchRead:
     left = min(request.max_bytes, ctx.services.config.fetch_max_bytes)
     read_committed = request.isolation_level == READ_COMMITTED
-    answers = []
+    responses = []
     partitions = []
     served = []
-    not_at_hand = []
+    not_cached = []
     size = 0
     failed = False
     for wanted in plan.partitions:
@@ -146,7 +146,7 @@ def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
             records=b"",
             aborted_transactions=[] if read_committed else None,
         )
-        answers.append((wanted, data))
+        responses.append((wanted, data))
         try:
             partition = _find(ctx, wanted)
             found, end = _read_partition(partition, wanted, data, left, read_committed, size)
@@ -155,10 +155,10 @@ def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
                 # Who has read so far comes back for what is written but not yet flushed.
                 partition.request_flush(ctx.connection)
         except NotInPageCache as missing:
-            not_at_hand.append(missing)
+            not_cached.append(missing)
         except HeadraceError as error:
             data.error_code = error.code
-            if error.code in _NEVER_LOOKED_AT:
+            if error.code in _REFUSED_BEFORE_LOG:
                 data.aborted_transactions = []
             failed = True
         else:
@@ -167,36 +167,36 @@ def _read(ctx: RequestContext, request: FetchRequest, plan: Plan) -> ReadResult:
                 served.append((partition, end - wanted.fetch_offset, found))
                 size += found
                 left = max(left - found, 0)
-    return ReadResult(answers, size, failed, partitions, served, not_at_hand)
+    return FetchRead(responses, size, failed, partitions, served, not_cached)
 
 
 def _read_later(
-    ctx: RequestContext, request: FetchRequest, plan: Plan, missing: Sequence[NotInPageCache]
+    ctx: RequestContext, request: FetchRequest, plan: FetchPlan, missing: Sequence[NotInPageCache]
 ) -> None:
     """Answer with what there is, once a worker has brought in what has to be looked at."""
-    ctx.finish_later(_bring_in(ctx, request, plan, missing))
+    ctx.finish_in_task(_cache_and_read(ctx, request, plan, missing))
 
 
-async def _bring_in(
-    ctx: RequestContext, request: FetchRequest, plan: Plan, missing: Sequence[NotInPageCache]
+async def _cache_and_read(
+    ctx: RequestContext, request: FetchRequest, plan: FetchPlan, missing: Sequence[NotInPageCache]
 ) -> None:
-    for _ in range(ROUNDS_MAX):
-        await ctx.services.disk_reads.run(partial(_bring_in_all, missing))
-        result = _read_at_once(ctx, request, plan)
-        missing = result.not_at_hand
+    for _ in range(CACHE_ROUNDS_MAX):
+        await ctx.services.disk_reads.run(partial(_cache_all, missing))
+        result = _read_cached(ctx, request, plan)
+        missing = result.not_cached
         if not missing:
             break
     else:
         result = _read(ctx, request, plan)
-    ctx.reply(_answer(plan, result))
+    ctx.reply(_respond(plan, result))
 
 
-def _bring_in_all(missing: Sequence[NotInPageCache]) -> None:
+def _cache_all(missing: Sequence[NotInPageCache]) -> None:
     for each in missing:
         each.load()
 
 
-def _find(ctx: RequestContext, wanted: WantedPartition) -> Partition:
+def _find(ctx: RequestContext, wanted: FetchPartitionState) -> Partition:
     key = wanted.key
     name = key.topic
     if ctx.api_version >= TOPIC_IDS_SINCE:
@@ -220,7 +220,7 @@ def _find(ctx: RequestContext, wanted: WantedPartition) -> Partition:
 
 def _read_partition(
     partition: Partition,
-    wanted: WantedPartition,
+    wanted: FetchPartitionState,
     data: PartitionData,
     left: int,
     read_committed: bool,
@@ -273,26 +273,26 @@ def _records(found: FileRange, read_ahead: int) -> Buffer:
     return cast(Buffer, found)
 
 
-def _answer(plan: Plan, result: ReadResult) -> FetchResponse:
+def _respond(plan: FetchPlan, result: FetchRead) -> FetchResponse:
     """The answer that leaves; only now do records count as fetched."""
     for partition, messages, size in result.served:
         partition.fetched_messages += messages
         partition.fetched_bytes += size
-    return _shape(plan, result)
+    return _changed_by_topic(plan, result)
 
 
-def _shape(plan: Plan, result: ReadResult) -> FetchResponse:
+def _changed_by_topic(plan: FetchPlan, result: FetchRead) -> FetchResponse:
     """Group the answers by topic; of an incremental session only what is news."""
     topics: dict[tuple[UUID, str], FetchableTopicResponse] = {}
     served = []
-    for wanted, data in result.answers:
+    for wanted, data in result.responses:
         if plan.session is not None:
-            news = wanted.is_news(
+            has_changes = wanted.take_changes(
                 bool(data.records) or bool(data.error_code) or data.diverging_epoch.end_offset >= 0,
                 data.high_watermark,
                 data.log_start_offset,
             )
-            if plan.incremental and not news:
+            if plan.incremental and not has_changes:
                 continue
             if data.records:
                 served.append(wanted.key)
@@ -309,7 +309,7 @@ def _shape(plan: Plan, result: ReadResult) -> FetchResponse:
     return FetchResponse(session_id=session_id, responses=list(topics.values()))
 
 
-class WaitingFetch:
+class DelayedFetch:
     """A fetch that found too little; looks again when its partitions have shown enough more."""
 
     __slots__ = (
@@ -326,8 +326,8 @@ class WaitingFetch:
         self,
         ctx: RequestContext,
         request: FetchRequest,
-        plan: Plan,
-        result: ReadResult,
+        plan: FetchPlan,
+        result: FetchRead,
         wanted_bytes: int,
     ) -> None:
         self._ctx = ctx
@@ -343,8 +343,8 @@ class WaitingFetch:
         self._timer = loop.call_later(wait_ms / 1000, self._finish)
         for partition in self._partitions:
             partition.add_listener(self)
-        self._ctx.connection.waiting[self] = None
-        self._ctx.park()
+        self._ctx.connection.delayed_operations[self] = None
+        self._ctx.pause_timer()
 
     def advanced(self, partition: Partition, more_bytes: int) -> None:
         if self._scheduled:
@@ -353,7 +353,7 @@ class WaitingFetch:
         if self._missing_bytes <= 0 or partition.closed:
             self._scheduled = True
             loop = asyncio.get_running_loop()
-            delay = self._ctx.connection.pace.delay(loop.time())
+            delay = self._ctx.connection.fetch_rate_limiter.delay(loop.time())
             if delay:
                 loop.call_later(delay, self._finish)
             else:
@@ -362,29 +362,29 @@ class WaitingFetch:
 
     def cancel(self) -> None:
         """The client is gone."""
-        self._leave()
+        self._stop_waiting()
 
     def _finish(self) -> None:
         if self._timer is None:
             return  # the timer and the wake-up met, or the client is gone
-        self._leave()
-        self._ctx.resume()
+        self._stop_waiting()
+        self._ctx.resume_timer()
         try:
-            result = _read_at_once(self._ctx, self._request, self._plan)
-            if result.not_at_hand:
-                _read_later(self._ctx, self._request, self._plan, result.not_at_hand)
+            result = _read_cached(self._ctx, self._request, self._plan)
+            if result.not_cached:
+                _read_later(self._ctx, self._request, self._plan, result.not_cached)
             else:
-                self._ctx.reply(_answer(self._plan, result))
+                self._ctx.reply(_respond(self._plan, result))
         except Exception:
             # Nobody above us: without this the connection would wait for the answer forever.
             logger.exception("closing connection after a fault in a waiting fetch")
-            self._ctx.hang_up()
+            self._ctx.abort()
 
-    def _leave(self) -> None:
+    def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         for partition in self._partitions:
             partition.remove_listener(self)
         self._partitions = []
-        self._ctx.connection.waiting.pop(self, None)
+        self._ctx.connection.delayed_operations.pop(self, None)

@@ -15,16 +15,16 @@ from headrace.security.authorizer import AclOperation, ResourceType
 
 GROUP, TRANSACTION = 0, 1
 BATCHES_SINCE = 4
-NOBODY = -1
+NO_NODE = -1
 
 
 def _refuse(request: FindCoordinatorRequest, code: ErrorCode, message: str | None) -> Message:
     return FindCoordinatorResponse(
         error_code=code,
         error_message=message,
-        node_id=NOBODY,
-        port=NOBODY,
-        coordinators=[_nobody(key, code, message) for key in request.coordinator_keys],
+        node_id=NO_NODE,
+        port=NO_NODE,
+        coordinators=[_no_coordinator(key, code, message) for key in request.coordinator_keys],
     )
 
 
@@ -53,7 +53,7 @@ async def _find(ctx: RequestContext, key_type: int, key: str) -> Coordinator:
         return await _coordinator(ctx, key_type, key)
     except HeadraceError as error:
         message = "" if error.message == error.code.name else error.message
-        return _nobody(key, error.code, message)
+        return _no_coordinator(key, error.code, message)
 
 
 async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Coordinator:
@@ -78,7 +78,7 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Coordina
     raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-def _nobody(key: str, code: ErrorCode, message: str | None) -> Coordinator:
+def _no_coordinator(key: str, code: ErrorCode, message: str | None) -> Coordinator:
     return Coordinator(
-        key=key, node_id=NOBODY, host="", port=NOBODY, error_code=code, error_message=message
+        key=key, node_id=NO_NODE, host="", port=NO_NODE, error_code=code, error_message=message
     )

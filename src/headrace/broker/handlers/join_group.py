@@ -1,7 +1,7 @@
 """JoinGroup: enter a classic group; answered when the rebalance is through."""
 
 from headrace.broker.context import RequestContext
-from headrace.broker.group_requests import caller
+from headrace.broker.group_requests import client_info
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.partition_writer import TimedReply
@@ -28,10 +28,10 @@ def join_group(ctx: RequestContext, request: JoinGroupRequest) -> None:
             response.protocol_name = ""
         ctx.reply(response)
 
-    reply = TimedReply(answer, pause_timer=ctx.park, resume_timer=ctx.resume)
+    reply = TimedReply(answer, pause_timer=ctx.pause_timer, resume_timer=ctx.resume_timer)
     try:
         ctx.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
-        ctx.services.groups.join(request, caller(ctx, request.group_instance_id), reply)
+        ctx.services.groups.join(request, client_info(ctx, request.group_instance_id), reply)
     except ApiError as error:
         reply(error)
     reply.pause_timer_unless_decided()

@@ -63,14 +63,14 @@ async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> List
                     raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 if named[topic.name, wanted.partition_index] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST)
-                await _answer(ctx, request, topic.name, wanted, answer)
+                await _fill_response(ctx, request, topic.name, wanted, answer)
             except HeadraceError as error:
                 answer.error_code = error.code
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 
 
-async def _answer(
+async def _fill_response(
     ctx: RequestContext,
     request: ListOffsetsRequest,
     topic: str,

@@ -19,7 +19,7 @@ TOPIC_IDS_SINCE = 10
 
 def _refuse(request: OffsetCommitRequest, code: ErrorCode, _: str | None) -> OffsetCommitResponse:
     return OffsetCommitResponse(
-        topics=[_answer(topic, topic.partitions, code) for topic in request.topics]
+        topics=[_topic_response(topic, topic.partitions, code) for topic in request.topics]
     )
 
 
@@ -64,11 +64,13 @@ def _accept(
     if ctx.api_version >= TOPIC_IDS_SINCE:
         known = image.topics_by_id.get(topic.topic_id)
         if known is None:
-            refused.append(_answer(topic, topic.partitions, ErrorCode.UNKNOWN_TOPIC_ID))
+            refused.append(_topic_response(topic, topic.partitions, ErrorCode.UNKNOWN_TOPIC_ID))
             return None
         topic.name = known.name
     if not ctx.allows(AclOperation.READ, ResourceType.TOPIC, topic.name):
-        refused.append(_answer(topic, topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        refused.append(
+            _topic_response(topic, topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        )
         return None
     found = image.topics.get(topic.name)
     count = 0
@@ -79,12 +81,12 @@ def _accept(
     for each in topic.partitions:
         (present if 0 <= each.partition_index < count else missing).append(each)
     if missing:
-        refused.append(_answer(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        refused.append(_topic_response(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     topic.partitions = present
     return topic if present else None
 
 
-def _answer(
+def _topic_response(
     topic: OffsetCommitRequestTopic,
     partitions: list[OffsetCommitRequestPartition],
     code: ErrorCode,

@@ -28,7 +28,7 @@ def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDe
     for topic in request.topics:
         if not ctx.allows(AclOperation.READ, ResourceType.TOPIC, topic.name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            refused[topic.name] = _answer(topic, topic.partitions, code)
+            refused[topic.name] = _topic_response(topic, topic.partitions, code)
             continue
         found = ctx.services.controller.image.topics.get(topic.name)
         count = 0 if found is None else len(found.partitions)
@@ -38,7 +38,7 @@ def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDe
             (present if 0 <= each.partition_index < count else missing).append(each)
         if missing:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            refused[topic.name] = _answer(topic, missing, code)
+            refused[topic.name] = _topic_response(topic, missing, code)
         if present:
             topic.partitions = present
             good.append(topic)
@@ -62,7 +62,7 @@ def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDe
     return None
 
 
-def _answer(
+def _topic_response(
     topic: OffsetDeleteRequestTopic,
     partitions: list[OffsetDeleteRequestPartition],
     code: ErrorCode,

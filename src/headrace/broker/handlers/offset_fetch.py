@@ -33,12 +33,12 @@ GROUP_ERROR_SINCE = 2
 def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> None:
     """Read the offsets of each group; one that is refused is a value among the others."""
     asked = request.groups if ctx.api_version >= SEVERAL_SINCE else [_as_group(request)]
-    partial = [_Asked(ctx, group) for group in _groups_once(asked)]
+    partial = [_RequestedGroup(ctx, group) for group in _groups_once(asked)]
 
     def answer(found: list[OffsetFetchResponseGroup]) -> None:
         by_place = iter(found)
         groups = [
-            each.answer(next(by_place) if each.allowed is not None else None) for each in partial
+            each.response(next(by_place) if each.allowed is not None else None) for each in partial
         ]
         if ctx.api_version >= SEVERAL_SINCE:
             ctx.reply(OffsetFetchResponse(groups=groups))
@@ -50,7 +50,7 @@ def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> None:
     )
 
 
-class _Asked:
+class _RequestedGroup:
     """One group of the request: what may be asked of it, and what is refused beforehand."""
 
     def __init__(self, ctx: RequestContext, group: OffsetFetchRequestGroup) -> None:
@@ -84,7 +84,7 @@ class _Asked:
                 self._refused.append(_refusal(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         return allowed
 
-    def answer(self, found: OffsetFetchResponseGroup | None) -> OffsetFetchResponseGroup:
+    def response(self, found: OffsetFetchResponseGroup | None) -> OffsetFetchResponseGroup:
         if found is None:
             return OffsetFetchResponseGroup(
                 group_id=self._group.group_id,

@@ -23,14 +23,18 @@ def offset_for_leader_epoch(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_answer(ctx, topic.topic, wanted) for wanted in topic.partitions],
+                partitions=[
+                    _partition_response(ctx, topic.topic, wanted) for wanted in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
     )
 
 
-def _answer(ctx: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _partition_response(
+    ctx: RequestContext, topic: str, wanted: OffsetForLeaderPartition
+) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
     try:
         if not ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Final, cast
 from uuid import UUID
 
-from headrace.broker.context import Caller, RequestContext, Services
+from headrace.broker.context import ClientConnection, RequestContext, Services
 from headrace.broker.routes import handles
-from headrace.broker.turns import in_turns
+from headrace.broker.time_slice import in_time_slices
 from headrace.controller.names import COORDINATOR_TOPICS
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, InvalidRecord
 from headrace.core.ids import Offset
@@ -56,16 +56,16 @@ ADMIN_CLIENT_ID = "__admin_client"
 @handles(ProduceRequest)
 def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     """Append every batch that is good, and say of each bad one why it is not."""
-    work = _Work(ctx, request)
+    work = _BatchAppender(ctx, request)
     response = ProduceResponse(responses=[])
     steps = _append_each(ctx, request, work, response)
     if ctx.is_long:
-        ctx.finish_later(_append_in_turns(ctx, work, steps, response))
+        ctx.finish_in_task(_append_in_time_slices(ctx, work, steps, response))
         return None
     for _ in steps:
         pass
-    if work.later:
-        ctx.finish_later(work.append_later(response))
+    if work.deferred:
+        ctx.finish_in_task(work.append_deferred(response))
         return None
     topics = response.responses
     if len(topics) == 1 and len(topics[0].partition_responses) == 1 and not work.failed:
@@ -73,16 +73,16 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | N
     return work.finish(response)
 
 
-async def _append_in_turns(
-    ctx: RequestContext, work: "_Work", steps: Iterator[None], response: ProduceResponse
+async def _append_in_time_slices(
+    ctx: RequestContext, work: "_BatchAppender", steps: Iterator[None], response: ProduceResponse
 ) -> None:
-    async for _ in in_turns(steps, ctx.services.turn):
+    async for _ in in_time_slices(steps, ctx.services.time_slice):
         pass
-    await work.append_later(response)
+    await work.append_deferred(response)
 
 
 def _append_each(
-    ctx: RequestContext, request: ProduceRequest, work: "_Work", response: ProduceResponse
+    ctx: RequestContext, request: ProduceRequest, work: "_BatchAppender", response: ProduceResponse
 ) -> Iterator[None]:
     """One partition after the other, with its answer."""
     for topic in request.topic_data:
@@ -121,7 +121,7 @@ def _append_each(
 
 def admit_topic(
     services: Services,
-    caller: Caller,
+    connection: ClientConnection,
     client_id: str | None,
     version: int,
     acks: int,
@@ -135,7 +135,7 @@ def admit_topic(
             return ErrorCode.UNKNOWN_TOPIC_ID, ""
         name = known.name
     action = Action(
-        caller.principal, caller.client_host, AclOperation.WRITE, ResourceType.TOPIC, name
+        connection.principal, connection.client_host, AclOperation.WRITE, ResourceType.TOPIC, name
     )
     if not services.authorizer.allows(action):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED, name
@@ -148,7 +148,7 @@ def admit_topic(
 
 def admit(
     services: Services,
-    caller: Caller,
+    connection: ClientConnection,
     client_id: str | None,
     version: int,
     acks: int,
@@ -157,11 +157,11 @@ def admit(
     index: int,
 ) -> Partition | None:
     """The partition that may be written; None if the answer must say why none may."""
-    refused, name = admit_topic(services, caller, client_id, version, acks, name, topic_id)
+    refused, name = admit_topic(services, connection, client_id, version, acks, name, topic_id)
     return None if refused else services.replicas.find(name, index)
 
 
-class _Work:
+class _BatchAppender:
     """The batches of one request: appended at once, or when others have had their turn.
 
     Once a batch has to wait, for the worker or for its turn, those behind it wait as well, and so
@@ -171,32 +171,32 @@ class _Work:
 
     __slots__ = (
         "_ctx",
+        "_delayed",
         "_has_appended",
         "_request",
-        "_waiting",
         "appended_to",
+        "deferred",
         "failed",
-        "later",
     )
 
     def __init__(self, ctx: RequestContext, request: ProduceRequest) -> None:
         self._ctx = ctx
         self._request = request
-        self._waiting: WaitingProduce | None = None
+        self._delayed: DelayedProduce | None = None
         self._has_appended = False
         self.failed = False
         self.appended_to: Partition | None = None
-        self.later: list[tuple[Partition, memoryview, PartitionProduceResponse]] = []
+        self.deferred: list[tuple[Partition, memoryview, PartitionProduceResponse]] = []
 
     def append(
         self, partition: Partition, records: memoryview, answer: PartitionProduceResponse
     ) -> None:
         # The first is never put off, or a busy machine would put off every request.
-        turn_is_over = self._has_appended and self._ctx.services.turn.is_over()
+        turn_is_over = self._has_appended and self._ctx.services.time_slice.is_over()
         self._has_appended = True
-        if self.later or turn_is_over or not self._append_now(partition, records, answer):
+        if self.deferred or turn_is_over or not self._append_now(partition, records, answer):
             # A copy: the buffer of the connection is used again as soon as this call is over.
-            self.later.append((partition, memoryview(bytearray(records)), answer))
+            self.deferred.append((partition, memoryview(bytearray(records)), answer))
 
     def _append_now(
         self, partition: Partition, records: memoryview, answer: PartitionProduceResponse
@@ -220,11 +220,13 @@ class _Work:
             self._appended(info, partition, answer)
         return True
 
-    async def append_later(self, response: ProduceResponse) -> None:
+    async def append_deferred(self, response: ProduceResponse) -> None:
         ctx = self._ctx
-        async for partition, records, answer in in_turns(self.later, ctx.services.turn):
+        async for partition, records, answer in in_time_slices(
+            self.deferred, ctx.services.time_slice
+        ):
             try:
-                self._require(partition)
+                self._require_unchanged(partition)
                 if self._append_now(partition, records, answer):
                     continue
                 info = await self._append_in_worker(partition, records)
@@ -251,10 +253,10 @@ class _Work:
             )
         except ApiError as refusal:
             return duplicate_or_raise(partition, records, refusal)
-        self._require(partition)
+        self._require_unchanged(partition)
         return partition.append(checked[0], checked[1], self._request.acks)
 
-    def _require(self, partition: Partition) -> None:
+    def _require_unchanged(self, partition: Partition) -> None:
         """Others have had their turn: it may have been deleted, or have failed."""
         replicas = self._ctx.services.replicas
         if replicas.find(*partition.id) is not partition:
@@ -269,12 +271,12 @@ class _Work:
         if request.acks == 0:
             if self.failed:
                 # The only way to tell a producer that wants no answers.
-                self._ctx.hang_up()
+                self._ctx.abort()
             self._ctx.reply(None)
             return None
-        if self._waiting is None:
+        if self._delayed is None:
             return response
-        self._waiting.start(response, request.timeout_ms / 1000)
+        self._delayed.start(response, request.timeout_ms / 1000)
         return None
 
     def _appended(
@@ -285,18 +287,20 @@ class _Work:
         answer.log_append_time_ms = info.append_time_ms
         answer.log_start_offset = info.log_start_offset
         if self._request.acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
-            if self._waiting is None:
-                self._waiting = WaitingProduce(self._ctx)
-            self._waiting.wait_for(partition, Offset(info.last_offset + 1), answer)
+            if self._delayed is None:
+                self._delayed = DelayedProduce(self._ctx)
+            self._delayed.wait_for(partition, Offset(info.last_offset + 1), answer)
 
     def _refused(
         self, error: HeadraceError, partition: Partition, answer: PartitionProduceResponse
     ) -> None:
         self.failed = True
-        explain(error, partition, answer)
+        fill_error(error, partition, answer)
 
 
-def explain(error: HeadraceError, partition: Partition, answer: PartitionProduceResponse) -> None:
+def fill_error(
+    error: HeadraceError, partition: Partition, answer: PartitionProduceResponse
+) -> None:
     """Say in the answer why nothing was appended."""
     answer.error_code = error.code
     answer.error_message = str(error) or None
@@ -309,7 +313,7 @@ def explain(error: HeadraceError, partition: Partition, answer: PartitionProduce
         ]
 
 
-class WaitingProduce:
+class DelayedProduce:
     """A produce with acks=all whose batches are written but not yet committed."""
 
     __slots__ = ("_ctx", "_missing", "_response", "_timer")

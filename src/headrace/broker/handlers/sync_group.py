@@ -1,7 +1,7 @@
 """SyncGroup: a member's share; answered when the leader has assigned."""
 
 from headrace.broker.context import RequestContext
-from headrace.broker.group_requests import answering
+from headrace.broker.group_requests import reply_callback
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.partition_writer import TimedReply
@@ -24,7 +24,7 @@ def sync_group(ctx: RequestContext, request: SyncGroupRequest) -> None:
     ):
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     ctx.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
-    answer = answering(ctx, request, _refuse)
-    reply = TimedReply(answer, pause_timer=ctx.park, resume_timer=ctx.resume)
+    answer = reply_callback(ctx, request, _refuse)
+    reply = TimedReply(answer, pause_timer=ctx.pause_timer, resume_timer=ctx.resume_timer)
     ctx.services.groups.sync(request, reply)
     reply.pause_timer_unless_decided()

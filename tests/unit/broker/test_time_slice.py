@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
-from headrace.broker import turns
-from headrace.broker.turns import LoopTurn, in_turns
+from headrace.broker import time_slice
+from headrace.broker.time_slice import TimeSlice, in_time_slices
 
 
 async def test_all_that_is_long_shares_the_time_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(time_slice, "SLICE_SECONDS", 0.0)
     seconds = 0.0
 
     def now() -> float:
@@ -18,12 +18,12 @@ async def test_all_that_is_long_shares_the_time_of_a_turn(monkeypatch: pytest.Mo
         seconds += 1
         return seconds
 
-    turn = LoopTurn(now)
+    turn = TimeSlice(now)
     done: Counter[int] = Counter()
     most = 0
 
     async def work(number: int) -> None:
-        async for _ in in_turns(range(5), turn):
+        async for _ in in_time_slices(range(5), turn):
             done[number] += 1
 
     async def watch() -> None:

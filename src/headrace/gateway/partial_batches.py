@@ -18,12 +18,12 @@ from headrace.core.ids import TopicPartition
 from headrace.protocol.records.decode import Record, decode_payload, record_payload
 
 # About half a millisecond of work.
-_RECORDS_PER_TURN: Final = 500
-_KEPT_MAX: Final = 16
-_KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
+_RECORDS_PER_SLICE: Final = 500
+_BATCHES_MAX: Final = 16
+_CACHED_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
-class _Place(NamedTuple):
+class _CacheKey(NamedTuple):
     """Where reading stopped: the batch, told from others by its checksum, and the next offset."""
 
     partition: TopicPartition
@@ -32,21 +32,21 @@ class _Place(NamedTuple):
     next_offset: int
 
 
-class _Rest(NamedTuple):
+class _PartialBatch(NamedTuple):
     """Records of a batch that are not decoded yet, and the size of the memory behind them."""
 
     records: Iterator[Record]
     bytes: int
 
 
-class Pages:
+class PartialBatchCache:
     """Takes records out of fetched chunks; shared by all who read."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[_Place, _Rest] = OrderedDict()
-        self._kept_bytes = 0
+        self._batches: OrderedDict[_CacheKey, _PartialBatch] = OrderedDict()
+        self._bytes = 0
 
-    async def take(
+    async def decode(
         self, chunk: FetchedChunk, start: int, last_offset: int, max_records: int
     ) -> tuple[list[Record], int]:
         """Up to `max_records` from offset `start` on, and the offset at which to go on."""
@@ -54,33 +54,33 @@ class Pages:
         for position, header in visible_batches(chunk, start, check_crc=True):
             if max_records <= 0:
                 return out, start
-            place = _Place(chunk.partition, header.base_offset, header.crc, start)
-            rest = self._resume(place)
-            if rest is None:
+            key = _CacheKey(chunk.partition, header.base_offset, header.crc, start)
+            batch = self._pop(key)
+            if batch is None:
                 payload = record_payload(chunk.data, header, position)
-                rest = _Rest(decode_payload(payload, header), len(payload))
+                batch = _PartialBatch(decode_payload(payload, header), len(payload))
                 if header.base_offset < start:
-                    await _skip(rest.records, start, out)
-            await _fill(out, rest.records, max_records)
+                    await _skip(batch.records, start, out)
+            await _fill(out, batch.records, max_records)
             if len(out) >= max_records:
                 following = out[-1].offset + 1
                 if following <= header.last_offset:
-                    self._keep(place._replace(next_offset=following), rest)
+                    self._put(key._replace(next_offset=following), batch)
                 return out, following
         return out, last_offset + 1
 
-    def _resume(self, place: _Place) -> _Rest | None:
-        rest = self._kept.pop(place, None)
-        if rest is not None:
-            self._kept_bytes -= rest.bytes
-        return rest
+    def _pop(self, key: _CacheKey) -> _PartialBatch | None:
+        batch = self._batches.pop(key, None)
+        if batch is not None:
+            self._bytes -= batch.bytes
+        return batch
 
-    def _keep(self, place: _Place, rest: _Rest) -> None:
-        self._resume(place)
-        self._kept[place] = rest
-        self._kept_bytes += rest.bytes
-        while len(self._kept) > _KEPT_MAX or self._kept_bytes > _KEPT_BYTES_MAX:
-            self._resume(next(iter(self._kept)))
+    def _put(self, key: _CacheKey, batch: _PartialBatch) -> None:
+        self._pop(key)
+        self._batches[key] = batch
+        self._bytes += batch.bytes
+        while len(self._batches) > _BATCHES_MAX or self._bytes > _CACHED_BYTES_MAX:
+            self._pop(next(iter(self._batches)))
 
 
 async def _skip(records: Iterator[Record], start: int, out: list[Record]) -> None:
@@ -89,16 +89,16 @@ async def _skip(records: Iterator[Record], start: int, out: list[Record]) -> Non
         if record.offset >= start:
             out.append(record)
             return
-        if not number % _RECORDS_PER_TURN:
+        if not number % _RECORDS_PER_SLICE:
             await asyncio.sleep(0)
 
 
 async def _fill(out: list[Record], records: Iterator[Record], max_records: int) -> None:
     """Decode until there are enough, or the batch ends."""
     while True:
-        wanted = min(_RECORDS_PER_TURN, max_records - len(out))
+        wanted = min(_RECORDS_PER_SLICE, max_records - len(out))
         found = list(islice(records, wanted))
         out += found
-        if len(found) < _RECORDS_PER_TURN:
+        if len(found) < _RECORDS_PER_SLICE:
             return
         await asyncio.sleep(0)

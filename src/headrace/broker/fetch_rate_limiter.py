@@ -8,23 +8,23 @@ millisecond, in which more records come together. Nobody who reads slower ever w
 from typing import Final
 
 WINDOW_SECONDS: Final = 0.004
-ANSWERS_IN_WINDOW: Final = 8
+RESPONSES_IN_WINDOW: Final = 8
 PAUSE_SECONDS: Final = 0.001
 
 
-class Pace:
+class FetchRateLimiter:
     """Counts the answers of one connection in short windows."""
 
-    __slots__ = ("_answers", "_window_ends")
+    __slots__ = ("_responses", "_window_ends")
 
     def __init__(self) -> None:
-        self._answers = 0
+        self._responses = 0
         self._window_ends = 0.0
 
     def delay(self, now: float) -> float:
         """Seconds to wait before the next answer; counts it."""
         if now >= self._window_ends:
             self._window_ends = now + WINDOW_SECONDS
-            self._answers = 0
-        self._answers += 1
-        return PAUSE_SECONDS if self._answers > ANSWERS_IN_WINDOW else 0.0
+            self._responses = 0
+        self._responses += 1
+        return PAUSE_SECONDS if self._responses > RESPONSES_IN_WINDOW else 0.0

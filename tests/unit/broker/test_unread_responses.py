@@ -49,7 +49,7 @@ def held_bytes(connection: Connection) -> int:
     """What the broker keeps for this client of answers that are complete."""
     assert connection._transport is not None
     waiting = sum(
-        sum(map(len, answer.parts)) for answer in connection._answers if answer.parts is not None
+        sum(map(len, answer.parts)) for answer in connection._slots if answer.parts is not None
     )
     return connection._transport.get_write_buffer_size() + waiting
 

@@ -7,10 +7,10 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 # What all long work together may do in one turn of the loop.
-TURN_SECONDS: Final = 0.005
+SLICE_SECONDS: Final = 0.005
 
 
-class LoopTurn:
+class TimeSlice:
     """The time that long work has in this turn of the loop, whoever does it."""
 
     __slots__ = ("_ends", "_has_begun", "_now")
@@ -25,7 +25,7 @@ class LoopTurn:
         """To be asked before each piece of work; the first one in a turn is always free to go."""
         if not self._has_begun:
             self._has_begun = True
-            self._ends = self._now() + TURN_SECONDS
+            self._ends = self._now() + SLICE_SECONDS
             # Ahead of whoever waits for the next turn because this one is over.
             asyncio.get_running_loop().call_soon(self._end)
             return False
@@ -35,9 +35,9 @@ class LoopTurn:
         self._has_begun = False
 
 
-async def in_turns(items: Iterable[T], turn: LoopTurn) -> AsyncIterator[T]:
+async def in_time_slices(items: Iterable[T], time_slice: TimeSlice) -> AsyncIterator[T]:
     """Each item, when there is time for it."""
     for item in items:
-        while turn.is_over():
+        while time_slice.is_over():
             await asyncio.sleep(0)
         yield item

@@ -13,7 +13,7 @@ from headrace.protocol.records.encode import encode_record, pack_batch
 from headrace.protocol.records.header import HEADER_SIZE, NO_SEQUENCE
 
 # Producer id and epoch of batches that nobody can tell from their copies.
-NOBODY: Final = (-1, -1)
+NO_PRODUCER: Final = (-1, -1)
 _TIME_MAX: Final = 2**62
 
 
@@ -24,52 +24,64 @@ class Batch:
     before it in its partition, which is its sequence where a producer vouches for it.
     """
 
-    __slots__ = ("base_offset", "data", "error", "first", "indexes", "partition", "reasons")
+    __slots__ = (
+        "base_offset",
+        "base_sequence",
+        "data",
+        "error",
+        "indexes",
+        "partition",
+        "record_errors",
+    )
 
-    def __init__(self, partition: int, indexes: Sequence[int], first: int, data: bytearray) -> None:
+    def __init__(
+        self, partition: int, indexes: Sequence[int], base_sequence: int, data: bytearray
+    ) -> None:
         self.partition = partition
         self.indexes = indexes
-        self.first = first
+        self.base_sequence = base_sequence
         self.data = data
         self.base_offset = -1
         self.error: HeadraceError | None = None
-        self.reasons: dict[int, str] = {}
+        self.record_errors: dict[int, str] = {}
 
 
-class Spread(NamedTuple):
+class PartitionedRecords(NamedTuple):
     """Indexes of records by partition; `strays` name a partition that does not exist."""
 
-    places: dict[int, Sequence[int]]
-    strays: list[int]
-    next_turn: int
+    indexes: dict[int, Sequence[int]]
+    unknown: list[int]
+    next_round_robin: int
 
 
-def spread(records: Sequence[OutRecord], count: int, turn: int) -> Spread:
+def partition_records(
+    records: Sequence[OutRecord], count: int, round_robin: int
+) -> PartitionedRecords:
     """Choose partitions as the Kafka clients do for keys, and in turns without one."""
     if count == 1 and all(record[2] is None for record in records):
-        return Spread({0: range(len(records))}, [], turn)
-    places: dict[int, list[int]] = {}
-    strays: list[int] = []
+        return PartitionedRecords({0: range(len(records))}, [], round_robin)
+    indexes: dict[int, list[int]] = {}
+    unknown: list[int] = []
     for index, (_, key, wanted, _, _) in enumerate(records):
         if wanted is not None:
             partition = wanted
             if not 0 <= partition < count:
-                strays.append(index)
+                unknown.append(index)
                 continue
         elif key is None:
-            partition = turn % count
-            turn += 1
+            partition = round_robin % count
+            round_robin += 1
         else:
             partition = partition_for_key(key, count)
-        found = places.get(partition)
+        found = indexes.get(partition)
         if found is None:
-            places[partition] = [index]
+            indexes[partition] = [index]
         else:
             found.append(index)
-    return Spread({**places}, strays, turn)
+    return PartitionedRecords({**indexes}, unknown, round_robin)
 
 
-class Packer:
+class BatchEncoder:
     """Makes the batches of one call."""
 
     __slots__ = ("_bytes_max", "_now_ms", "_producer", "_records")
@@ -80,41 +92,45 @@ class Packer:
         *,
         now_ms: int,
         bytes_max: int,
-        producer: tuple[int, int] = NOBODY,
+        producer: tuple[int, int] = NO_PRODUCER,
     ) -> None:
         self._records = records
         self._now_ms = now_ms
         self._bytes_max = bytes_max
         self._producer = producer
 
-    def pack(
+    def encode(
         self,
         partition: int,
         indexes: Sequence[int],
-        first: int = 0,
+        base_sequence: int = 0,
         bytes_max: int | None = None,
     ) -> list[Batch]:
         """One batch if it fits, else halves of it; a record too large for one goes alone.
 
         `bytes_max` is a limit of the topic's that is below ours.
         """
-        data = self._encode(indexes, first)
+        data = self._encode_batch(indexes, base_sequence)
         most = self._bytes_max + HEADER_SIZE if bytes_max is None else bytes_max
         if len(data) <= most or len(indexes) == 1:
-            return [Batch(partition, indexes, first, data)]
-        return self.halves(partition, indexes, first, bytes_max)
+            return [Batch(partition, indexes, base_sequence, data)]
+        return self.split(partition, indexes, base_sequence, bytes_max)
 
-    def halves(
-        self, partition: int, indexes: Sequence[int], first: int, bytes_max: int | None = None
+    def split(
+        self,
+        partition: int,
+        indexes: Sequence[int],
+        base_sequence: int,
+        bytes_max: int | None = None,
     ) -> list[Batch]:
         """The same records in (at least) two batches."""
         middle = len(indexes) // 2
         return [
-            *self.pack(partition, indexes[:middle], first, bytes_max),
-            *self.pack(partition, indexes[middle:], first + middle, bytes_max),
+            *self.encode(partition, indexes[:middle], base_sequence, bytes_max),
+            *self.encode(partition, indexes[middle:], base_sequence + middle, bytes_max),
         ]
 
-    def _encode(self, indexes: Sequence[int], first: int) -> bytearray:
+    def _encode_batch(self, indexes: Sequence[int], base_sequence: int) -> bytearray:
         records, now_ms = self._records, self._now_ms
         encoded: list[bytes] = []
         add = encoded.append
@@ -146,7 +162,7 @@ class Packer:
             record_count=delta,
             producer_id=producer_id,
             producer_epoch=epoch,
-            base_sequence=NO_SEQUENCE if producer_id < 0 else first,
+            base_sequence=NO_SEQUENCE if producer_id < 0 else base_sequence,
         )
 
 

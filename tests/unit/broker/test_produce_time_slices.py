@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.broker import turns
+from headrace.broker import time_slice
 from headrace.broker.long_requests import ITEMS_AT_ONCE
 from headrace.controller.commands import CreateTopics, DeleteTopics, TopicToCreate, TopicToDelete
 from headrace.core.errors import ErrorCode
@@ -51,7 +51,7 @@ def _errors(response: Message) -> list[int]:
 
 @pytest.fixture
 def _each_append_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(time_slice, "SLICE_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("_each_append_is_a_turn")
@@ -146,7 +146,7 @@ async def test_a_topic_that_is_deleted_meanwhile_is_refused(tmp_path: Path) -> N
 async def test_very_many_partitions_that_do_not_exist_are_refused_in_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(time_slice, "SLICE_SECONDS", 0.0)
     count = 2 * ITEMS_AT_ONCE
     partitions = [PartitionProduceData(index=number, records=None) for number in range(count)]
     request = ProduceRequest(
@@ -162,7 +162,7 @@ async def test_very_many_partitions_that_do_not_exist_are_refused_in_turns(
         await asyncio.sleep(seconds)
 
     seen = {**vars(asyncio), "sleep": turn}
-    monkeypatch.setattr(turns, "asyncio", SimpleNamespace(**seen))
+    monkeypatch.setattr(time_slice, "asyncio", SimpleNamespace(**seen))
     async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as busy:
         errors = _errors(await busy.call(request, 9))
     assert errors == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * count

@@ -31,14 +31,14 @@ from headrace.client.core.models import EARLIEST, ConfigResource, NewTopic, Reso
 from headrace.client.core.producer_identity import request_producer_identity
 from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
 from headrace.core.ids import TopicPartition
-from headrace.gateway.batching import Packer
-from headrace.gateway.reading import Reading
-from headrace.gateway.sending import Send
+from headrace.gateway.batch_sender import BatchSender
+from headrace.gateway.batches import BatchEncoder
+from headrace.gateway.reader import GatewayReader
 from headrace.gateway.topics import Topics
 from headrace.gateway.values import (
     GatewayLimits,
     IdempotencyKeyReused,
-    KeysForgottenTooSoon,
+    KeyLifetimeTooLong,
     OutRecord,
     TooManyKeys,
 )
@@ -59,7 +59,7 @@ _LIFETIME_MS_MIN: Final = 60_000
 # Two claims of a key that nobody had claimed are closer than this, however clocks differ.
 _MARGIN_MS: Final = 300_000
 # How often brokers are asked for how long they remember producers: that may change any time.
-_LOOK_MS: Final = 10_000
+_CHECK_MS: Final = 10_000
 # A claim in memory: a third of what the object would take.
 _PACKED: Final = Struct(">q16siiqi")
 
@@ -88,28 +88,28 @@ class Claim(NamedTuple):
         return cls(producer_id, fingerprint.hex(), *others)
 
 
-class Claims:
+class IdempotencyKeys:
     """The keys of the whole cluster, as far as this gateway has read them."""
 
     def __init__(
-        self, client: AsyncClient, topics: Topics, reading: Reading, limits: GatewayLimits
+        self, client: AsyncClient, topics: Topics, reader: GatewayReader, limits: GatewayLimits
     ) -> None:
         self._client = client
         self._topics = topics
-        self._reading = reading
+        self._reader = reader
         self._limits = limits
         # By digest of the name, packed, oldest first.
         self._known: OrderedDict[bytes, bytes] = OrderedDict()
-        self._places = 0
+        self._partitions_in_use = 0
         # Places of claims that are on their way.
-        self._coming: dict[bytes, int] = {}
+        self._pending: dict[bytes, int] = {}
         # Everything below this offset that may still count has been taken in; None: nothing yet.
         self._next_offset: int | None = None
         self._one_reader = asyncio.Lock()
-        self._is_there = False
+        self._topic_exists = False
         # For how long brokers remember producers; None: they do not say.
         self._expiration_ms: int | None = None
-        self._look_again_ms = 0.0
+        self._next_check_ms = 0.0
 
     async def claim(
         self,
@@ -126,29 +126,29 @@ class Claims:
                 ErrorCode.INVALID_REQUEST,
                 f"an idempotency key has 1 to {self._limits.key_chars} characters",
             )
-        await self._require_memory()
+        await self._check_expiration()
         name = f"{topic}/{key}".encode(errors="backslashreplace")
         fingerprint = _fingerprint(records)
-        claim = self._fresh(name)
+        claim = self._unexpired(name)
         if claim is None:
             await self._create_topic()
             await self._read_up_to(None)
-            claim = self._fresh(name)
+            claim = self._unexpired(name)
         if claim is None:
-            claim = await self._claim_anew(name, fingerprint, partitions, turn, places)
+            claim = await self._claim_new(name, fingerprint, partitions, turn, places)
         if claim.fingerprint != fingerprint:
             raise IdempotencyKeyReused(key)
         return claim
 
-    async def _require_memory(self) -> None:
+    async def _check_expiration(self) -> None:
         """A key is no better than the brokers' memory of what was written under it."""
         now_ms = self._client.clock.monotonic_ms()
-        if now_ms >= self._look_again_ms:
+        if now_ms >= self._next_check_ms:
             self._expiration_ms = await self._read_expiration()
-            self._look_again_ms = now_ms + _LOOK_MS
+            self._next_check_ms = now_ms + _CHECK_MS
         expiration_ms, lifetime_ms = self._expiration_ms, self._limits.key_lifetime_ms
         if expiration_ms is not None and expiration_ms <= lifetime_ms:
-            raise KeysForgottenTooSoon(lifetime_ms, expiration_ms)
+            raise KeyLifetimeTooLong(lifetime_ms, expiration_ms)
 
     async def _read_expiration(self) -> int | None:
         """Of that broker which forgets first."""
@@ -163,15 +163,15 @@ class Claims:
         values = [found[_EXPIRATION].value for found in configs.values() if _EXPIRATION in found]
         return min((int(value) for value in values if value is not None), default=None)
 
-    async def _claim_anew(
+    async def _claim_new(
         self, name: bytes, fingerprint: str, partitions: int, turn: int, places: int
     ) -> Claim:
         self._drop_expired()
-        if self._places + sum(self._coming.values()) + places > self._limits.keys_max:
+        if self._partitions_in_use + sum(self._pending.values()) + places > self._limits.keys_max:
             raise TooManyKeys(self._limits.keys_max)
         # So that many at once cannot pass the limit together.
         digest = _digest(name)
-        self._coming[digest] = places
+        self._pending[digest] = places
         try:
             identity = await self._client.run(request_producer_identity(self._client.session))
             now_ms = self._client.clock.now_ms()
@@ -179,11 +179,11 @@ class Claims:
             offset = await self._append(name, ours)
             await self._read_up_to(offset + 1)
         finally:
-            self._coming.pop(digest, None)
+            self._pending.pop(digest, None)
         packed = self._known.get(digest)
         return ours if packed is None else Claim.unpack(packed)
 
-    def _fresh(self, name: bytes) -> Claim | None:
+    def _unexpired(self, name: bytes) -> Claim | None:
         packed = self._known.get(_digest(name))
         if packed is None:
             return None
@@ -203,32 +203,34 @@ class Claims:
             if claim.timestamp_ms > oldest_ms:
                 return
             self._known.popitem(last=False)
-            self._places -= claim.places
+            self._partitions_in_use -= claim.places
 
     async def _append(self, name: bytes, claim: Claim) -> int:
         """Write a claim, again and again if need be: of two copies the first counts."""
         value = json.dumps(claim._asdict(), separators=(",", ":")).encode()
         record = OutRecord(value, name, 0, (), claim.timestamp_ms)
-        packer = Packer([record], now_ms=claim.timestamp_ms, bytes_max=self._limits.batch_bytes)
-        send = Send(
+        encoder = BatchEncoder(
+            [record], now_ms=claim.timestamp_ms, bytes_max=self._limits.batch_bytes
+        )
+        sender = BatchSender(
             self._client,
             self._topics,
             TOPIC,
-            packer,
+            encoder,
             acks=-1,
             timeout_ms=_CLAIM_MS,
             may_repeat=True,
         )
-        await send.run({0: packer.pack(0, [0])})
-        error = send.done[0].error
+        await sender.run({0: encoder.encode(0, [0])})
+        error = sender.done[0].error
         if error is not None:
             # Should somebody have deleted the topic, the next request makes another.
-            self._is_there = False
+            self._topic_exists = False
             raise error
-        return send.done[0].base_offset
+        return sender.done[0].base_offset
 
     async def _create_topic(self) -> None:
-        if self._is_there:
+        if self._topic_exists:
             return
         lifetime_ms = max(self._limits.key_lifetime_ms, _LIFETIME_MS_MIN)
         # Not compacted: compaction keeps the last record of a key, and the first one counts.
@@ -248,7 +250,7 @@ class Claims:
         except ApiError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
-        self._is_there = True
+        self._topic_exists = True
 
     async def _read_up_to(self, end: int | None) -> None:
         """Take in everything below `end`, or as far as the log goes now."""
@@ -257,17 +259,17 @@ class Claims:
                 await self._read(end)
             except ApiError as error:
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    self._is_there = False
+                    self._topic_exists = False
                 raise
 
     async def _read(self, end: int | None) -> None:
         where = TopicPartition(TOPIC, 0)
         if self._next_offset is None:
             since_ms = max(self._client.clock.now_ms() - self._remembered_ms(), 0)
-            self._next_offset = await self._reading.offset_of(where, at_time(since_ms))
+            self._next_offset = await self._reader.offset_of(where, at_time(since_ms))
         while end is None or self._next_offset < end:
             try:
-                found = await self._reading.read(
+                found = await self._reader.read(
                     TOPIC,
                     0,
                     offset=self._next_offset,
@@ -277,21 +279,21 @@ class Claims:
                 )
             except OffsetOutOfRange:
                 # Old claims have expired, or the topic was deleted and made anew.
-                self._next_offset = await self._reading.offset_of(where, EARLIEST)
+                self._next_offset = await self._reader.offset_of(where, EARLIEST)
                 continue
             if found.next_offset <= self._next_offset:
                 if end is None:
                     return
                 raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "claims are missing", TOPIC)
             for record in found.records:
-                self._take_in(record)
+                self._apply(record)
             self._next_offset = found.next_offset
             if end is None and self._next_offset >= found.high_watermark:
                 return
             # After a restart there may be very many: others have their turn.
             await asyncio.sleep(0)
 
-    def _take_in(self, record: Record) -> None:
+    def _apply(self, record: Record) -> None:
         if record.key is None or record.value is None:
             return
         try:
@@ -306,10 +308,10 @@ class Claims:
             if claim.timestamp_ms - earlier.timestamp_ms < self._limits.key_lifetime_ms:
                 return
             del self._known[name]
-            self._places -= earlier.places
+            self._partitions_in_use -= earlier.places
         self._known[name] = packed
-        self._coming.pop(name, None)
-        self._places += claim.places
+        self._pending.pop(name, None)
+        self._partitions_in_use += claim.places
 
 
 def _digest(name: bytes) -> bytes:

@@ -15,9 +15,9 @@ from headrace.client.core.models import ConfigResource, ResourceType
 from headrace.client.core.operations import SHARED_CHANNEL, SendRequest
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
-from headrace.gateway.batching import Batch, Packer
+from headrace.gateway.batches import Batch, BatchEncoder
 from headrace.gateway.topics import Topics
-from headrace.gateway.values import NotTried, RepeatedTooLate, TooManyRecords
+from headrace.gateway.values import DuplicateWithoutOffset, NotAttempted, TooManyRecords
 from headrace.protocol.message import Message
 from headrace.protocol.messages.produce import (
     PartitionProduceData,
@@ -31,7 +31,7 @@ from headrace.protocol.messages.produce import (
 BATCHES_REMEMBERED: Final = 5
 _LIMIT_KEY: Final = "max.message.bytes"
 # How much longer to wait for an answer than the broker may take.
-_ANSWER_MS: Final = 2_000
+_RESPONSE_MARGIN_MS: Final = 2_000
 _LAST_VERSION_BY_NAME: Final = 12
 # After these a batch is in no log.
 _NOT_WRITTEN: Final = frozenset(
@@ -50,7 +50,7 @@ _NOT_WRITTEN: Final = frozenset(
     }
 )
 # What lies in the records themselves: others of the same partition may well be taken.
-_OF_RECORDS: Final = frozenset(
+_RECORD_ERRORS: Final = frozenset(
     {
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -60,10 +60,10 @@ _OF_RECORDS: Final = frozenset(
 )
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 # What lies in the topic: every record would be refused like the first.
-_OF_TOPIC: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+_TOPIC_ERRORS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 
 
-class Send:
+class BatchSender:
     """One call: its batches, partition by partition in order, until each has an outcome."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Send:
         client: AsyncClient,
         topics: Topics,
         topic: str,
-        packer: Packer,
+        encoder: BatchEncoder,
         *,
         acks: int,
         timeout_ms: float,
@@ -86,7 +86,7 @@ class Send:
         self._client = client
         self._topics = topics
         self._topic = topic
-        self._packer = packer
+        self._encoder = encoder
         self._acks = acks
         self._may_repeat = may_repeat
         self._batches_max = batches_max
@@ -100,45 +100,45 @@ class Send:
         self._queues = queues
         failures = 0
         while self._queues:
-            unlucky = await self._round()
-            await self._cut_too_large()
-            if not unlucky:
+            to_retry = await self._send_round()
+            await self._split_too_large()
+            if not to_retry:
                 failures = 0
                 continue
             failures += 1
             delay_ms = self._client.session.backoff.delay_ms(failures)
             if self._client.now_ms() + delay_ms >= self._deadline_ms:
-                for error, partition in unlucky:
+                for error, partition in to_retry:
                     self._stop_at_first(partition, error)
                 continue
             await asyncio.sleep(delay_ms / 1000)
-            await self._look_again(unlucky)
+            await self._refresh_metadata(to_retry)
 
-    async def _round(self) -> list[tuple[HeadraceError, int]]:
+    async def _send_round(self) -> list[tuple[HeadraceError, int]]:
         """Send the first batch of every partition; those that may be sent again, with reasons."""
         by_node: dict[NodeId, list[Batch]] = {}
-        unlucky: list[tuple[HeadraceError, int]] = []
+        to_retry: list[tuple[HeadraceError, int]] = []
         for partition, batches in self._queues.items():
             node = self._topics.leader(self._topic, partition)
             if node is None:
                 self._topics.forget(self._topic)
                 where = f"partition {partition} of {self._topic!r}"
-                unlucky.append((error_for(ErrorCode.LEADER_NOT_AVAILABLE, None, where), partition))
+                to_retry.append((error_for(ErrorCode.LEADER_NOT_AVAILABLE, None, where), partition))
             else:
                 by_node.setdefault(node, []).append(batches[0])
-        asks = [(self._ask(node, batches), batches) for node, batches in by_node.items()]
+        asks = [(self._request(node, batches), batches) for node, batches in by_node.items()]
         answers = [(self._client.submit(ask), batches) for ask, batches in asks]
         for answer, batches in answers:
             try:
                 outcome = await answer
             except HeadraceError as error:
                 for batch in batches:
-                    self._failed(batch, error, unlucky)
+                    self._handle_error(batch, error, to_retry)
             else:
-                self._judge(batches, outcome, unlucky)
-        return unlucky
+                self._handle_response(batches, outcome, to_retry)
+        return to_retry
 
-    def _ask(self, node: NodeId, batches: Sequence[Batch]) -> SendRequest:
+    def _request(self, node: NodeId, batches: Sequence[Batch]) -> SendRequest:
         left_ms = max(int(self._deadline_ms - self._client.now_ms()), 1)
         topic_id = self._client.session.cluster.topic_id(self._topic)
         topic = TopicProduceData(
@@ -152,45 +152,47 @@ class Send:
             node,
             ProduceRequest(acks=self._acks, timeout_ms=left_ms, topic_data=[topic]),
             ProduceResponse,
-            left_ms + _ANSWER_MS,
+            left_ms + _RESPONSE_MARGIN_MS,
             version_max=1000 if topic_id != NO_TOPIC_ID else _LAST_VERSION_BY_NAME,
             expects_response=self._acks != 0,
             channel=self._channel,
         )
 
-    def _judge(
+    def _handle_response(
         self,
         batches: Sequence[Batch],
-        answer: Message | None,
-        unlucky: list[tuple[HeadraceError, int]],
+        response: Message | None,
+        to_retry: list[tuple[HeadraceError, int]],
     ) -> None:
-        if not isinstance(answer, ProduceResponse):
+        if not isinstance(response, ProduceResponse):
             for batch in batches:
                 self._finish(batch)
             return
         outcomes = {
             outcome.index: outcome
-            for topic in answer.responses
+            for topic in response.responses
             for outcome in topic.partition_responses
         }
         for batch in batches:
             outcome = outcomes.get(batch.partition)
             if outcome is None:
                 missing = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "not answered", "produce")
-                self._failed(batch, missing, unlucky)
+                self._handle_error(batch, missing, to_retry)
             elif not outcome.error_code:
                 batch.base_offset = outcome.base_offset
                 self._finish(batch)
             elif outcome.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                self._failed(batch, RepeatedTooLate(self._topic, batch.partition), unlucky)
+                self._handle_error(
+                    batch, DuplicateWithoutOffset(self._topic, batch.partition), to_retry
+                )
             else:
-                self._refused(batch, outcome, unlucky)
+                self._handle_error_response(batch, outcome, to_retry)
 
-    def _refused(
+    def _handle_error_response(
         self,
         batch: Batch,
         outcome: PartitionProduceResponse,
-        unlucky: list[tuple[HeadraceError, int]],
+        to_retry: list[tuple[HeadraceError, int]],
     ) -> None:
         leader = outcome.current_leader
         if leader.leader_id >= 0:
@@ -199,14 +201,16 @@ class Send:
                 NodeId(leader.leader_id),
                 LeaderEpoch(leader.leader_epoch),
             )
-        batch.reasons = {
+        batch.record_errors = {
             bad.batch_index: bad.batch_index_error_message or "" for bad in outcome.record_errors
         }
         where = f"produce to {self._topic}-{batch.partition}"
-        self._failed(batch, error_for(outcome.error_code, outcome.error_message, where), unlucky)
+        self._handle_error(
+            batch, error_for(outcome.error_code, outcome.error_message, where), to_retry
+        )
 
-    def _failed(
-        self, batch: Batch, error: HeadraceError, unlucky: list[tuple[HeadraceError, int]]
+    def _handle_error(
+        self, batch: Batch, error: HeadraceError, to_retry: list[tuple[HeadraceError, int]]
     ) -> None:
         code = error.code
         if code in STALE_METADATA:
@@ -215,24 +219,24 @@ class Send:
             self._too_large.append(batch)
         elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._batches_max is not None:
             # The first run of this key was cut smaller: the topic's limit has been raised since.
-            self._cut(batch, RepeatedTooLate(self._topic, batch.partition))
+            self._split(batch, DuplicateWithoutOffset(self._topic, batch.partition))
         elif self._may_retry(error):
-            unlucky.append((error, batch.partition))
-        elif code in _OF_TOPIC:
-            self._give_up(batch.partition, error)
-        elif code in _OF_RECORDS and self._batches_max is None:
-            self._refuse_records(batch, error)
+            to_retry.append((error, batch.partition))
+        elif code in _TOPIC_ERRORS:
+            self._fail_partition(batch.partition, error)
+        elif code in _RECORD_ERRORS and self._batches_max is None:
+            self._fail_records(batch, error)
         else:
             self._stop_at_first(batch.partition, error)
 
-    async def _cut_too_large(self) -> None:
+    async def _split_too_large(self) -> None:
         refused, self._too_large = self._too_large, []
         if not refused:
             return
         most = self._batches_max
         limit = None if most is None else await self._bytes_max()
         for batch in refused:
-            self._cut(batch, TooManyRecords(batch.partition, most or 0), limit)
+            self._split(batch, TooManyRecords(batch.partition, most or 0), limit)
 
     async def _bytes_max(self) -> int | None:
         """The topic's own limit, where it is told; it says how many batches there will be."""
@@ -243,7 +247,7 @@ class Send:
         except (HeadraceError, LookupError, ValueError):
             return None
 
-    def _cut(self, refused: Batch, error: HeadraceError, limit: int | None = None) -> None:
+    def _split(self, refused: Batch, error: HeadraceError, limit: int | None = None) -> None:
         """The topic's own limit is below ours: halve every batch that it would refuse as well.
 
         Where that makes too many, or cannot be, `error` is the outcome.
@@ -262,14 +266,14 @@ class Send:
         queue: list[Batch] = []
         for batch in self._queues[partition]:
             if len(batch.data) > limit and len(batch.indexes) > 1:
-                queue += self._packer.halves(partition, batch.indexes, batch.first, at_once)
+                queue += self._encoder.split(partition, batch.indexes, batch.base_sequence, at_once)
             else:
                 queue.append(batch)
         self._queues[partition] = queue
         if self._batches_max is not None:
             written = sum(batch.partition == partition for batch in self.done)
             if written + len(queue) > self._batches_max:
-                self._give_up(partition, error)
+                self._fail_partition(partition, error)
 
     def _may_retry(self, error: HeadraceError) -> bool:
         if isinstance(error, ConnectFailed) or error.code in _NOT_WRITTEN:
@@ -283,12 +287,12 @@ class Send:
         if not queue:
             del self._queues[batch.partition]
 
-    def _refuse_records(self, batch: Batch, error: HeadraceError) -> None:
+    def _fail_records(self, batch: Batch, error: HeadraceError) -> None:
         """Records that are refused for what they are fail alone; the others are sent without them.
 
         The broker names them, or they are found by halving.
         """
-        partition, indexes, reasons = batch.partition, batch.indexes, batch.reasons
+        partition, indexes, reasons = batch.partition, batch.indexes, batch.record_errors
         bad = sorted(delta for delta in reasons if 0 <= delta < len(indexes))
         if len(indexes) == 1 or len(bad) == len(indexes):
             batch.error = error
@@ -296,14 +300,16 @@ class Send:
             return
         queue = self._queues[partition]
         if not bad:
-            queue[:1] = self._packer.halves(partition, indexes, batch.first)
+            queue[:1] = self._encoder.split(partition, indexes, batch.base_sequence)
             return
-        refused = Batch(partition, [indexes[delta] for delta in bad], batch.first, bytearray())
+        refused = Batch(
+            partition, [indexes[delta] for delta in bad], batch.base_sequence, bytearray()
+        )
         refused.error = error
-        refused.reasons = {at: reasons[delta] for at, delta in enumerate(bad)}
+        refused.record_errors = {at: reasons[delta] for at, delta in enumerate(bad)}
         self.done.append(refused)
         good = [index for delta, index in enumerate(indexes) if delta not in reasons]
-        queue[:1] = self._packer.pack(partition, good, batch.first)
+        queue[:1] = self._encoder.encode(partition, good, batch.base_sequence)
 
     def _stop_at_first(self, partition: int, error: HeadraceError) -> None:
         """The partition's first batch has failed for good, and order forbids those behind it.
@@ -314,26 +320,26 @@ class Send:
         first, *behind = self._queues.pop(partition)
         first.error = error
         for batch in behind:
-            batch.error = NotTried(partition)
+            batch.error = NotAttempted(partition)
         self.done += [first, *behind]
 
-    def _give_up(self, partition: int, error: HeadraceError) -> None:
+    def _fail_partition(self, partition: int, error: HeadraceError) -> None:
         """What is wrong lies in the partition, or in all of its batches."""
         for batch in self._queues.pop(partition, ()):
             batch.error = error
             self.done.append(batch)
 
-    async def _look_again(self, unlucky: Sequence[tuple[HeadraceError, int]]) -> None:
+    async def _refresh_metadata(self, to_retry: Sequence[tuple[HeadraceError, int]]) -> None:
         """New metadata before the next round; a topic that is gone ends the call."""
         try:
             state = await self._topics.find(self._topic, create=False)
         except HeadraceError as error:
             if error.retriable:
                 return
-            for _, partition in unlucky:
-                self._give_up(partition, error)
+            for _, partition in to_retry:
+                self._fail_partition(partition, error)
         else:
             count = len(state.partitions)
-            for _, partition in unlucky:
+            for _, partition in to_retry:
                 if partition >= count:
-                    self._give_up(partition, partition_error(self._topic, partition, count))
+                    self._fail_partition(partition, partition_error(self._topic, partition, count))

@@ -63,9 +63,9 @@ async def received(client: RawClient) -> list[PartitionData]:
     return [data for topic in response.responses for data in topic.partitions]
 
 
-async def parked(node: Node) -> None:
+async def fetch_is_waiting(node: Node) -> None:
     """Return when a fetch waits."""
-    while not any(link.waiting for each in node._listeners for link in each.connections):
+    while not any(link.delayed_operations for each in node._listeners for link in each.connections):
         await asyncio.sleep(0.01)
 
 
@@ -96,7 +96,7 @@ async def test_a_partition_named_thousands_of_times_costs_whoever_writes_to_it_n
     ):
         await create(node)
         reader.send(fetch(*[(0, 0)] * 5_000, min_bytes=2**30, max_wait_ms=FOR_EVER_MS), VERSION)
-        await parked(node)
+        await fetch_is_waiting(node)
         with cpu_time() as taken:
             for _ in range(5):
                 await produce(writer, 0)
@@ -113,9 +113,9 @@ async def test_what_becomes_visible_in_several_partitions_counts_together(tmp_pa
         asked = [(index, 0) for index in range(PARTITIONS)]
         enough = 2 * len(BATCH)
         reader.send(fetch(*asked, min_bytes=enough, max_wait_ms=FOR_EVER_MS), VERSION)
-        await parked(node)
+        await fetch_is_waiting(node)
         await produce(writer, 0)
-        await parked(node)
+        await fetch_is_waiting(node)
         await produce(writer, 2)
         found = await received(reader)
         assert [bool(data.records) for data in found] == [True, False, True]

@@ -15,7 +15,7 @@ from headrace.client.core.operations import SendRequest
 from headrace.client.core.settings import ReaderSettings
 from headrace.core.errors import ErrorCode, HeadraceError, OffsetOutOfRange
 from headrace.core.ids import NO_TOPIC_ID, NodeId, TopicPartition
-from headrace.gateway.pages import Pages
+from headrace.gateway.partial_batches import PartialBatchCache
 from headrace.gateway.topics import Topics
 from headrace.gateway.values import ReadResult
 from headrace.protocol.messages.fetch import (
@@ -31,18 +31,18 @@ _LAST_VERSION_BY_NAME: Final = 12
 _READ_COMMITTED: Final = 1
 _READ_TRIES_MS: Final = 10_000
 # An idle stream asks this often; each time costs the broker some 50 microseconds.
-FOLLOW_WAIT_MS: Final = 30_000
-_FOLLOW_BYTES: Final = 256 * 1024
-_FOLLOW_RECORDS: Final = 500
+STREAM_WAIT_MS: Final = 30_000
+_STREAM_BYTES: Final = 256 * 1024
+_STREAM_RECORDS: Final = 500
 
 
-class Reading:
+class GatewayReader:
     """The gateway's reading half."""
 
     def __init__(self, client: AsyncClient, topics: Topics) -> None:
         self._client = client
         self._topics = topics
-        self._pages = Pages()
+        self._partial_batches = PartialBatchCache()
         # Connections of their own for fetches: what is shared must not wait behind a long poll.
         self._idle_channels: list[int] = []
 
@@ -70,7 +70,9 @@ class Reading:
             records: list[Record] = []
             if last is not None:
                 chunk = _chunk(where, position, batches, data)
-                records, position = await self._pages.take(chunk, position, last, max_records)
+                records, position = await self._partial_batches.decode(
+                    chunk, position, last, max_records
+                )
             # Batches of markers alone hold nothing to show, but there may be more behind them.
             if records or last is None or max_records <= 0:
                 return ReadResult(records, position, data.last_stable_offset, data.log_start_offset)
@@ -91,8 +93,8 @@ class Reading:
         self, where: TopicPartition, offset: int, max_bytes: int, wait_ms: int
     ) -> PartitionData:
         """One fetch that worked; leaders that moved are looked for until time is up."""
-        patience_ms = min(_READ_TRIES_MS, self._client.settings.call_timeout_ms)
-        deadline_ms = self._client.now_ms() + patience_ms
+        timeout_ms = min(_READ_TRIES_MS, self._client.settings.call_timeout_ms)
+        deadline_ms = self._client.now_ms() + timeout_ms
         failures = 0
         while True:
             try:
@@ -130,17 +132,17 @@ class Reading:
             isolation_level=_READ_COMMITTED,
             topics=[FetchTopic(topic=where.topic, topic_id=topic_id, partitions=[part])],
         )
-        answer = await self._ask_fetch(
+        response = await self._send_fetch(
             node, request, wait_ms, 1000 if topic_id != NO_TOPIC_ID else _LAST_VERSION_BY_NAME
         )
-        if answer.error_code:
-            raise error_for(answer.error_code, None, f"fetch of {where}")
-        data = answer.responses[0].partitions[0]
+        if response.error_code:
+            raise error_for(response.error_code, None, f"fetch of {where}")
+        data = response.responses[0].partitions[0]
         if data.error_code:
             raise error_for(data.error_code, None, f"fetch of {where}")
         return data
 
-    async def _ask_fetch(
+    async def _send_fetch(
         self, node: NodeId, request: FetchRequest, wait_ms: int, version_max: int
     ) -> FetchResponse:
         channel = self._idle_channels.pop() if self._idle_channels else self._client.new_channel()
@@ -153,14 +155,14 @@ class Reading:
             channel=channel,
         )
         try:
-            answer = await self._client.submit(ask)
+            response = await self._client.submit(ask)
         except BaseException:
             # An answer may still come there: nobody else must wait behind it.
             await self._client.close_channel(channel)
             raise
         self._idle_channels.append(channel)
-        assert isinstance(answer, FetchResponse)
-        return answer
+        assert isinstance(response, FetchResponse)
+        return response
 
     async def _out_of_range(self, where: TopicPartition, offset: int) -> OffsetOutOfRange:
         first = await self.offset_of(where, EARLIEST)
@@ -188,14 +190,14 @@ class Reading:
             found |= await list_offsets(late, read_committed=True)
         return {where: found[where].offset for where in places}
 
-    def follow(self, positions: Mapping[TopicPartition, int | OffsetSpec]) -> "Follower":
+    def stream(self, positions: Mapping[TopicPartition, int | OffsetSpec]) -> "RecordStream":
         settings = ReaderSettings(
             isolation="read_committed",
-            fetch_wait_ms_max=FOLLOW_WAIT_MS,
-            partition_bytes_max=_FOLLOW_BYTES,
+            fetch_wait_ms_max=STREAM_WAIT_MS,
+            partition_bytes_max=_STREAM_BYTES,
             prefetch_bytes=0,
         )
-        return Follower(self._client.reader(positions, settings))
+        return RecordStream(self._client.reader(positions, settings))
 
 
 def _chunk(
@@ -212,13 +214,13 @@ def _chunk(
     )
 
 
-class Follower:
+class RecordStream:
     """A live stream of some partitions; what is fetched ahead is bounded."""
 
     def __init__(self, reader: AsyncReader) -> None:
         self._reader = reader
 
-    async def __aenter__(self) -> "Follower":
+    async def __aenter__(self) -> "RecordStream":
         return self
 
     async def __aexit__(
@@ -229,18 +231,18 @@ class Follower:
     ) -> None:
         await self.close()
 
-    def __aiter__(self) -> "Follower":
+    def __aiter__(self) -> "RecordStream":
         return self
 
     async def __anext__(self) -> dict[TopicPartition, list[Record]]:
         """The next records, as long as it takes."""
         while True:
-            found = await self.poll(FOLLOW_WAIT_MS)
+            found = await self.poll(STREAM_WAIT_MS)
             if found:
                 return found
 
     async def poll(
-        self, timeout_ms: float, max_records: int = _FOLLOW_RECORDS
+        self, timeout_ms: float, max_records: int = _STREAM_RECORDS
     ) -> dict[TopicPartition, list[Record]]:
         """Records by partition; empty when none came in time."""
         return await self._reader.poll(timeout_ms, max_records)
