@@ -14,7 +14,7 @@ from headrace.protocol.records.encode import encode_batch
 from headrace.spark.fetch import Fetched
 from headrace.spark.options import COLUMNS
 from headrace.spark.options import Values as Typed
-from headrace.spark.rows import RowMaker
+from headrace.spark.rows import RowBuilder
 
 _ROWS = 10_000
 _REPEATS = 10
@@ -52,7 +52,7 @@ def chunk(records_per_batch: int, *, varied: bool = False) -> FetchedChunk:
 def measure(values: Values, rounds: int) -> None:
     """Bytes to all seven columns."""
     fetched = {f"decoder {count}": chunk(count) for count in (1, 10, 100, 1000)}
-    maker = RowMaker(_SCHEMA, Typed())
+    maker = RowBuilder(_SCHEMA, Typed())
     fetched["decoder varied"] = chunk(1000, varied=True)
     for name, each in fetched.items():
         _columns(maker, each)
@@ -64,7 +64,7 @@ def measure(values: Values, rounds: int) -> None:
             values.add(name, _ROWS * _REPEATS / spent / 1000)
 
 
-def _columns(maker: RowMaker, fetched: FetchedChunk) -> None:
+def _columns(maker: RowBuilder, fetched: FetchedChunk) -> None:
     """What a task does with an answer; every record must come out of it."""
     batches = maker.batches(Fetched([fetched], [(0, _ROWS)]))
     assert sum(batch.num_rows for batch in batches) == _ROWS

@@ -82,7 +82,10 @@ def run_line(line: str, broker: Broker) -> str:
 
 def say(line: str, broker: Broker) -> str:
     """The first line that the text door answers."""
-    with socket.create_connection(broker.text_address, 30) as door, door.makefile("rw") as lines:
+    with (
+        socket.create_connection(broker.text_address, 30) as client,
+        client.makefile("rw") as lines,
+    ):
         lines.write(f"{line}\n")
         lines.flush()
         return lines.readline()

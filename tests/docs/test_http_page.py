@@ -52,7 +52,7 @@ def test_an_example_that_lies_is_noticed() -> None:
     ]
 
 
-def test_the_page_names_every_code_of_the_door() -> None:
+def test_the_page_names_every_error_code() -> None:
     from headrace.web import errors
 
     page = PAGE.read_text()

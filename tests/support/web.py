@@ -67,22 +67,22 @@ def local_web(**settings: Any) -> Iterator[Web]:
 @contextmanager
 def remote_web(broker: Broker, settings: WebSettings | None = None) -> Iterator[Web]:
     """A door that reaches the broker as a client, on an event loop of its own."""
-    thread = LoopThread("headrace-door")
+    thread = LoopThread("headrace-web")
     wanted = replace(settings or WebSettings(), port=free_port())
 
-    async def open_door() -> tuple[Gateway, WebServer]:
+    async def open_server() -> tuple[Gateway, WebServer]:
         gateway = Gateway(AsyncClient(broker.bootstrap_servers))
         return gateway, await serve(gateway, wanted)
 
-    async def close_door(gateway: Gateway, server: WebServer) -> None:
+    async def close_server(gateway: Gateway, server: WebServer) -> None:
         await server.close()
         await gateway.close()
 
-    gateway, server = thread.run(open_door(), _SECONDS)
+    gateway, server = thread.run(open_server(), _SECONDS)
     try:
         yield Web(f"http://127.0.0.1:{server.port}", broker)
     finally:
-        thread.run(close_door(gateway, server), _SECONDS)
+        thread.run(close_server(gateway, server), _SECONDS)
         thread.close()
 
 

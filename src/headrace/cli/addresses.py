@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import typer
 
 from headrace.core.errors import InvalidConfig, StartupRefused
-from headrace.core.listeners import parse_door, parse_endpoint
+from headrace.core.listeners import parse_endpoint, parse_listener_address
 from headrace.node.network import AddressUnusable
 
 _PORT_MAX = 65535
@@ -30,7 +30,7 @@ def listener_address(address: str, option: str) -> str:
     """An address of `--http` or `--text`."""
     _check_port(address, option)
     try:
-        parse_door(option, address)
+        parse_listener_address(option, address)
     except InvalidConfig as error:
         raise typer.BadParameter(
             f"{address!r}: expected HOST:PORT, or off", param_hint=option
@@ -53,7 +53,7 @@ def require_bindable(addresses: Mapping[str, str]) -> None:
     end a moment later over an address.
     """
     for key, address in addresses.items():
-        place = parse_door(key, address)
+        place = parse_listener_address(key, address)
         if place is None:
             continue
         try:

@@ -12,7 +12,7 @@ from headrace.cli.addresses import listener_address, require_bindable
 from headrace.cli.options import DEFAULT_BOOTSTRAP, client_settings, parse_pairs
 from headrace.cli.process import announce, loop_factory, on_stop_signals
 from headrace.core.errors import StartupRefused
-from headrace.core.listeners import parse_door
+from headrace.core.listeners import parse_listener_address
 
 if TYPE_CHECKING:
     from headrace.client import ClientSettings
@@ -116,7 +116,7 @@ async def _run(settings: "ClientSettings", config: "BrokerConfig") -> None:
 async def _open_http(
     settings: "ClientSettings", config: "BrokerConfig", listeners: AsyncExitStack
 ) -> list[str]:
-    address = parse_door("http.listener", config.http_listener)
+    address = parse_listener_address("http.listener", config.http_listener)
     if address is None:
         return []
     from headrace.client import AsyncClient
@@ -134,7 +134,7 @@ async def _open_http(
 async def _open_text(
     settings: "ClientSettings", config: "BrokerConfig", listeners: AsyncExitStack
 ) -> list[str]:
-    address = parse_door("text.listener", config.text_listener)
+    address = parse_listener_address("text.listener", config.text_listener)
     if address is None:
         return []
     from headrace.client import AsyncClient

@@ -44,7 +44,7 @@ def parse_endpoint(key: str, text: str) -> Endpoint:
     return Endpoint(match[1].upper(), match[2] or match[3], int(match[4]))
 
 
-def parse_door(key: str, text: str) -> tuple[str, int] | None:
+def parse_listener_address(key: str, text: str) -> tuple[str, int] | None:
     """Host and port of a plain door (port 0: any free one), or None if it is to stay shut."""
     if text.strip().lower() == "off":
         return None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from headrace.core.listeners import parse_door
+from headrace.core.listeners import parse_listener_address
 from headrace.core.metrics import Family, Metric
 from headrace.node.network import AddressUnusable
 
@@ -79,7 +79,7 @@ class ExtraListeners:
             ("http.listener", self._config.http_listener, self._open_http),
             ("text.listener", self._config.text_listener, self._open_text),
         ):
-            place = parse_door(key, address)
+            place = parse_listener_address(key, address)
             if place is None:
                 continue
             try:

@@ -25,7 +25,7 @@ from headrace.spark import delta_table
 from headrace.spark.delivery import Delivery, DeliveryOptions
 from headrace.spark.encode import Ints
 
-_PLACE: Final = ("topic", "partition", "offset")
+_OFFSET_COLUMNS: Final = ("topic", "partition", "offset")
 _PIECE_ROWS: Final = 10_000
 _COMPACT: Final = ".compact"
 
@@ -71,11 +71,11 @@ def verify(path: Path) -> list[PartitionFindings]:
     damaged = list(archive.damaged)
     for piece in archive.pieces():
         try:
-            places = list(_places(piece.to_batches(_PLACE)))
+            scanned = list(_offsets_by_partition(piece.to_batches(_OFFSET_COLUMNS)))
         except ArchiveDamaged as error:
             damaged += error.files
             continue
-        for key, offsets in places:
+        for key, offsets in scanned:
             rows, runs = found.get(key, (0, []))
             found[key] = rows + len(offsets), runs + _runs(np.sort(offsets))
     findings = [_judge(*key, *found[key]) for key in sorted(found)]
@@ -133,7 +133,7 @@ def replay(path: Path, client: ClientSettings, *, to: str, topic: str | None, by
         for partition, pieces in sorted(places.items()):
             for together in _overlapping(pieces):
                 _send(delivery, together, chosen, partition, (*columns, "timestamp"))
-        delivery.settle()
+        delivery.flush()
         return delivery.rows
 
 
@@ -145,7 +145,7 @@ def _chosen(archive: "_Archive", topic: str | None) -> tuple[str, dict[int, list
     spans: dict[str, dict[int, list[_Span]]] = {}
     for piece in archive.pieces():
         ends: dict[tuple[str, int], tuple[int, int]] = {}
-        for key, offsets in _places(piece.to_batches(_PLACE)):
+        for key, offsets in _offsets_by_partition(piece.to_batches(_OFFSET_COLUMNS)):
             least, most = ends.get(key, (int(offsets.min()), int(offsets.max())))
             ends[key] = min(least, int(offsets.min())), max(most, int(offsets.max()))
         for (name, partition), (least, most) in ends.items():
@@ -222,7 +222,7 @@ class _Archive:
         self._path = path
         self._dataset, self.damaged = _dataset(path.resolve())
         self.names: list[str] = self._dataset.schema.names
-        self.require(*_PLACE)
+        self.require(*_OFFSET_COLUMNS)
 
     def require(self, *names: str) -> None:
         for name in names:
@@ -320,7 +320,9 @@ def _found(root: Path, recorded: str) -> Path:
     raise InvalidConfig(f"{root} has no file {'/'.join(parts[first:])}, which Spark wrote there")
 
 
-def _places(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[tuple[str, int], Ints]]:
+def _offsets_by_partition(
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[tuple[tuple[str, int], Ints]]:
     """Offsets by topic and partition."""
     for batch in batches:
         if not batch.num_rows:

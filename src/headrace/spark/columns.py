@@ -14,7 +14,7 @@ HEADERS_TYPE = pa.list_(
 )
 
 # What the offsets of Arrow's arrays can reach, and the times that microseconds can tell.
-REACH: Final = 2**31 - 1
+BINARY_BYTES_MAX: Final = 2**31 - 1
 _TIME_MS_MAX: Final = (2**63 - 1) // 1000
 
 
@@ -29,9 +29,9 @@ def binary(data: bytes, span: Span) -> pa.Array:
     some_null = bool(null.any())
     end = span.start + (np.maximum(span.length, 0) if some_null else span.length)
     low, buffer = 0, pa.py_buffer(data)
-    if len(data) > REACH:
+    if len(data) > BINARY_BYTES_MAX:
         low, high = int(span.start.min()), int(end.max())
-        if high - low > REACH:
+        if high - low > BINARY_BYTES_MAX:
             raise InvalidRecord(f"records of {high - low} bytes are too many for one column")
         buffer = buffer.slice(low, high - low)
     offsets = np.empty(2 * count, np.int32)

@@ -27,15 +27,15 @@ Header = tuple[str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Letter:
+class _DeadLetter:
     """A record, and what is told about it."""
 
     key: bytes | None
     value: bytes | None
     headers: list[Header]
-    told: list[Header]
+    reasons: list[Header]
 
-    def cut(self, most: int) -> "_Letter":
+    def shortened(self, most: int) -> "_DeadLetter":
         """The same with no part above `most` bytes, and the sizes of those that were."""
         headers_size = sum(len(name) + len(value or b"") for name, value in self.headers)
         sizes = {
@@ -44,12 +44,12 @@ class _Letter:
             "headers": headers_size,
         }
         said = ", ".join(f"{part} of {size} bytes" for part, size in sizes.items() if size > most)
-        told: list[Header] = [(name, (value or b"")[:most]) for name, value in self.told]
-        return _Letter(
+        reasons: list[Header] = [(name, (value or b"")[:most]) for name, value in self.reasons]
+        return _DeadLetter(
             None if self.key is None else self.key[:most],
             None if self.value is None else self.value[:most],
             self.headers if headers_size <= most else [],
-            [*told, (CUT_HEADER, said.encode())] if said else told,
+            [*reasons, (CUT_HEADER, said.encode())] if said else reasons,
         )
 
 
@@ -57,7 +57,7 @@ class _Letter:
 class _Sent:
     """A letter under way, and how often it was made shorter for it."""
 
-    letter: _Letter
+    letter: _DeadLetter
     cuts: int
     delivery: Future[RecordMetadata]
 
@@ -87,7 +87,7 @@ class DeadLetters:
             # A read that is broken off has its letters; a task that failed sends them again, and
             # what it failed of must not be hidden by what became of them.
             if error is None or isinstance(error, GeneratorExit):
-                self.settle()
+                self.flush()
         finally:
             self._client.close()
 
@@ -101,36 +101,36 @@ class DeadLetters:
         values = columns.binary(found.data, found.value).to_pylist()
         headers = columns.headers(found).to_pylist()
         for row, reason in enumerate(bad.values()):
-            place = chunks[found.chunk[row]].partition
-            told: list[Header] = [
+            partition = chunks[found.chunk[row]].partition
+            reasons: list[Header] = [
                 (REASON_HEADER, reason.encode()),
-                (TOPIC_HEADER, place.topic.encode()),
-                (PARTITION_HEADER, str(place.partition).encode()),
+                (TOPIC_HEADER, partition.topic.encode()),
+                (PARTITION_HEADER, str(partition.partition).encode()),
                 (OFFSET_HEADER, str(found.offset[row]).encode()),
                 (TIMESTAMP_HEADER, str(found.timestamp_ms[row]).encode()),
             ]
             kept = [(each["key"], each["value"]) for each in headers[row]]
-            self._send(_Letter(keys[row], values[row], kept, told))
+            self._send(_DeadLetter(keys[row], values[row], kept, reasons))
             while self._sent and self._sent[0].delivery.done():
-                self._taken(self._sent.popleft())
+                self._complete(self._sent.popleft())
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Wait for what was sent; a record that was not taken fails the task."""
         while self._sent:  # those that were too large are sent again
             assert self._producer is not None
             self._producer.flush()
             for _ in range(len(self._sent)):
-                self._taken(self._sent.popleft())
+                self._complete(self._sent.popleft())
 
-    def _send(self, letter: _Letter, cuts: int = 0) -> None:
+    def _send(self, letter: _DeadLetter, cuts: int = 0) -> None:
         if self._producer is None:
             self._producer = self._client.producer()
-        told = letter.cut(_KEPT_BYTES[cuts - 1]) if cuts else letter
-        headers = told.headers + told.told
-        delivery = self._producer.send(self._topic, told.value, key=told.key, headers=headers)
+        sent = letter.shortened(_KEPT_BYTES[cuts - 1]) if cuts else letter
+        headers = sent.headers + sent.reasons
+        delivery = self._producer.send(self._topic, sent.value, key=sent.key, headers=headers)
         self._sent.append(_Sent(letter, cuts, delivery))
 
-    def _taken(self, sent: _Sent) -> None:
+    def _complete(self, sent: _Sent) -> None:
         try:
             sent.delivery.result()
         except ApiError as error:

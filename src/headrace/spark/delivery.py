@@ -89,17 +89,17 @@ class Delivery:
             self.bytes += len(data)
         self.rows += len(rows)
         while self._sent and self._sent[0].done():
-            _told(self._sent.popleft())
+            _raise_failure(self._sent.popleft())
 
     def partition_count(self, topic: str) -> int:
         """How many partitions a topic has; one that is not there may be made."""
         return self._partitioner(topic).count
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Wait until everything is acknowledged; raises what was not."""
         self._producer.flush()
         while self._sent:
-            _told(self._sent.popleft())
+            _raise_failure(self._sent.popleft())
 
     def _topics(self, column: pa.Array | None, rows: int) -> tuple[list[str], Ints]:
         """The topics that occur, and for each row which of them it goes to."""
@@ -127,7 +127,7 @@ class Delivery:
             chosen = np.flatnonzero(topic_of == number)
             indices = pa.array(chosen)
             whole = len(topics) == 1
-            placed = partitioner.place(
+            placed = partitioner.assign(
                 len(chosen),
                 rows.key if whole or rows.key is None else rows.key.take(indices),
                 wanted if whole or wanted is None else wanted.take(indices),
@@ -144,7 +144,7 @@ class Delivery:
         return found
 
 
-def _told(sent: Future[RecordMetadata]) -> None:
+def _raise_failure(sent: Future[RecordMetadata]) -> None:
     """Raise what became of a batch, with what to do about it."""
     try:
         sent.result()

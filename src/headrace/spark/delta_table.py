@@ -72,7 +72,7 @@ def local_path(path: str) -> str:
     return rest.rstrip("/")
 
 
-def table_words(
+def table_settings(
     options: Mapping[str, str], known: Iterable[str], *, other_side: Iterable[str] = ()
 ) -> dict[str, str]:
     """The options by their names in lower case; any that a table does not know is refused."""
@@ -91,7 +91,7 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(each.strip() for each in text.split(",") if each.strip())
 
 
-def may_follow_others(options: Mapping[str, str]) -> bool:
+def may_append_to_others(options: Mapping[str, str]) -> bool:
     """The option `otherQueries`, by its name in lower case."""
     follow = options.get("otherqueries", "refuse")
     if follow not in ("refuse", "append"):
@@ -140,7 +140,7 @@ def create_table(path: str, schema: pa.Schema, partition_by: tuple[str, ...]) ->
     )
 
 
-def despite_others(attempt: Callable[[], _Result]) -> _Result:
+def retry_on_conflict(attempt: Callable[[], _Result]) -> _Result:
     """Do what looks at a table and commits to it, again if somebody else's commit came between."""
     from deltalake.exceptions import CommitFailedError
 
@@ -240,7 +240,7 @@ class QueryBatch:
         done = table.transaction_version(self.query)
         if done is None:
             if not self.follows_others:
-                _refuse_strangers(table, self.query)
+                _refuse_other_queries(table, self.query)
                 if self.replaces:
                     _refuse_to_replace(table)
             return False
@@ -308,7 +308,7 @@ def once_names(table: Any) -> list[str]:
     return [each[_ONCE_KEY] for each in table.history() if _ONCE_KEY in each]
 
 
-def offsets_mark(checkpoint: str | None, batch: int) -> str:
+def offsets_hash(checkpoint: str | None, batch: int) -> str:
     """What stands for the end of a batch: a hash of the offsets that a checkpoint has for it.
 
     Empty if the checkpoint is not known, or not on this machine's disks.
@@ -332,7 +332,7 @@ def _refuse_to_replace(table: Any) -> None:
         )
 
 
-def _refuse_strangers(table: Any, query: str) -> None:
+def _refuse_other_queries(table: Any, query: str) -> None:
     if table.transaction_version(_QUERIES_MARK) is None:
         return
     others = {each.get(_QUERY_KEY) for each in table.history(_RECENT_COMMITS)} - {None, query}

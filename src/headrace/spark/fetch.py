@@ -19,9 +19,9 @@ from headrace.client import (
 )
 from headrace.client.core.lookups import MissingTopic, refresh_metadata
 from headrace.core.errors import ErrorCode, HeadraceError, OffsetOutOfRange
+from headrace.spark.offset_resolver import report_loss
 from headrace.spark.offsets import Range
 from headrace.spark.options import SourceOptions
-from headrace.spark.places import report_loss
 
 logger = logging.getLogger(__name__)
 # After this long without records, look whether there are any to come.
@@ -98,7 +98,7 @@ class _Fetch:
             elif self._client.now_ms() - heard_ms >= self._options.poll_timeout_ms:
                 raise self._timed_out()
             else:
-                self._look_closer()
+                self._probe_for_end()
 
     def _read(self, positions: dict[TopicPartition, int]) -> Reader:
         most = max((each.size for each in self._left.values()), default=0)
@@ -129,7 +129,7 @@ class _Fetch:
 
     # -- what is not there
 
-    def _look_closer(self) -> None:
+    def _probe_for_end(self) -> None:
         """Whether the rest of a range is a gap at the end of the log, with nothing to come.
 
         Each partition is asked alone: only then does an empty answer say that it has nothing,

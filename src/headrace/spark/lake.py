@@ -35,18 +35,18 @@ from headrace.spark.delta_table import (
     check_fits,
     check_partitions,
     delta_schema,
-    despite_others,
     local_path,
-    may_follow_others,
+    may_append_to_others,
     names,
-    offsets_mark,
+    offsets_hash,
     open_table,
-    table_words,
+    retry_on_conflict,
+    table_settings,
 )
 from headrace.spark.options import SOURCE_NAMES
 from headrace.spark.sink_options import SPARK_NAMES, TOPIC_SINK_NAMES
 from headrace.spark.table_files import Attempt, Stage, StagedFile, staged_by
-from headrace.spark.workers import settle
+from headrace.spark.workers import freeze_imports
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ def table_options(
 ) -> TableOptions:
     """The options and the columns, checked; raises InvalidConfig with what to change."""
     others = (*SOURCE_NAMES, *TOPIC_SINK_NAMES)
-    given = table_words(options, (*TABLE_NAMES, *SPARK_NAMES), other_side=others)
+    given = table_settings(options, (*TABLE_NAMES, *SPARK_NAMES), other_side=others)
     if streaming and "onceas" in given:
         raise InvalidConfig("onceAs is for batch writes: each batch of a stream is written once")
     partition_by = names(given.get("partitionby", ""))
@@ -101,7 +101,7 @@ def table_options(
         schema=_arrow(schema, makes_date=makes_date),
         partition_by=partition_by,
         overwrite=overwrite,
-        may_follow_others=may_follow_others(given),
+        may_follow_others=may_append_to_others(given),
         makes_date=makes_date,
         once_as=given.get("onceas"),
         checkpoint=given.get("checkpointlocation"),
@@ -134,7 +134,7 @@ class _Writer:
         self._writer = uuid.uuid4().hex
 
     def _stage(self, batches: Iterator[pa.RecordBatch]) -> Staged:
-        settle()
+        freeze_imports()
         options = self._options
         attempt = _attempt(self._writer)
         with Stage(options.root, options.schema, options.partition_by, attempt) as stage:
@@ -147,7 +147,7 @@ class _Writer:
         staged = [each for each in messages if isinstance(each, Staged)]
         files = [file for each in staged for file in each.files]
         write = self._write_of(staged, batch)
-        despite_others(lambda: self._publish_once(files, write))
+        retry_on_conflict(lambda: self._publish_once(files, write))
 
     def _publish_once(self, files: Sequence[StagedFile], write: Write) -> None:
         table = open_table(self._options.path)
@@ -182,7 +182,7 @@ class _Writer:
         options = self._options
         if batch is None or not staged:
             return PlainWrite(options.once_as)
-        offsets = offsets_mark(options.checkpoint, batch)
+        offsets = offsets_hash(options.checkpoint, batch)
         return QueryBatch(
             staged[0].query, batch, options.may_follow_others, offsets, replaces=options.overwrite
         )

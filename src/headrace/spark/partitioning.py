@@ -55,7 +55,7 @@ class Partitioner:
         self.count = count
         self._turn = first_turn % count
 
-    def place(self, rows: int, keys: pa.Array | None, wanted: pa.Array | None) -> Ints:
+    def assign(self, rows: int, keys: pa.Array | None, wanted: pa.Array | None) -> Ints:
         """The partition of every row: the one it asks for, its key's, or the next in turn."""
         placed = np.full(rows, -1, np.int64)
         if wanted is not None:

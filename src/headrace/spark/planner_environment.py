@@ -23,7 +23,7 @@ _NAMES: Final = (
 )
 
 
-def settle_environment(spark: SparkSession, name: str = "headrace") -> None:
+def define_planner_variables(spark: SparkSession, name: str = "headrace") -> None:
     """Put the names in for a format; where Spark is made otherwise, nothing is changed."""
     if getattr(spark, "_jvm", None) is None:  # over Spark Connect the server's session is not ours
         return

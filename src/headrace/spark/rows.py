@@ -22,7 +22,7 @@ BYTES_PER_PART = 256 * 1024 * 1024
 BadRecords = Callable[[Decoded, list[FetchedChunk], BadValues], None]
 
 
-class RowMaker:
+class RowBuilder:
     """Turns fetched chunks into record batches; `bad` takes records whose value is not as typed."""
 
     def __init__(

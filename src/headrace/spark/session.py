@@ -22,7 +22,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from headrace.core.errors import ErrorCode, HeadraceError
-from headrace.spark.planner_environment import settle_environment
+from headrace.spark.planner_environment import define_planner_variables
 
 JAVA_VERSION_MIN: Final = 17
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
@@ -76,7 +76,7 @@ def session(
     for key, value in {**DEFAULT_SETTINGS, **local, **(settings or {})}.items():
         builder = builder.config(key, value)
     found = builder.getOrCreate()
-    settle_environment(found)
+    define_planner_variables(found)
     return found
 
 

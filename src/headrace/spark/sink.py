@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 
 from headrace.spark.delivery import Delivery, DeliveryOptions
-from headrace.spark.workers import settle
+from headrace.spark.workers import freeze_imports
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ def each_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
 
 def write_rows(options: DeliveryOptions, batches: Iterator[pa.RecordBatch]) -> Written:
     """Write all rows; returns when the brokers have acknowledged every one."""
-    settle()
+    freeze_imports()
     context = TaskContext.get()
     turn = 0 if context is None else context.partitionId()
     with Delivery(options, first_turn=turn) as delivery:
         for batch in batches:
             delivery.send(batch)
-        delivery.settle()
+        delivery.flush()
         return Written(delivery.rows, delivery.bytes)

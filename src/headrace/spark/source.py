@@ -27,6 +27,7 @@ from headrace.client import Client, TopicPartition
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.spark.dead_letters import DeadLetters
 from headrace.spark.fetch import fetch
+from headrace.spark.offset_resolver import OffsetResolver, report_loss
 from headrace.spark.offsets import (
     JsonOffsets,
     Offsets,
@@ -42,15 +43,14 @@ from headrace.spark.offsets import (
     waits_for_more,
 )
 from headrace.spark.options import SourceOptions
-from headrace.spark.places import Places, report_loss
-from headrace.spark.rows import RowMaker
+from headrace.spark.rows import RowBuilder
 from headrace.spark.watermarks import late_before_ms
-from headrace.spark.workers import settle
+from headrace.spark.workers import freeze_imports
 
 logger = logging.getLogger(__name__)
 # Offsets of a group without members expire, in a week as brokers are set up and sooner in some: a
 # stream that waits says again where it is.
-_PUBLISH_AGAIN_MS = 3_600_000
+_COMMIT_AGAIN_MS = 3_600_000
 
 
 class CheckpointLost(HeadraceError):
@@ -59,7 +59,7 @@ class CheckpointLost(HeadraceError):
     code = ErrorCode.INVALID_REQUEST
 
 
-class Stretch(InputPartition):
+class TopicRanges(InputPartition):
     """What one task reads: stretches of one or more partitions."""
 
     def __init__(self, ranges: Sequence[Range], late_before_ms: int | None = None) -> None:
@@ -70,30 +70,30 @@ class Stretch(InputPartition):
 
 def plan(
     ranges: Sequence[Range], options: SourceOptions, late_before_ms: int | None = None
-) -> list[Stretch]:
+) -> list[TopicRanges]:
     """Divide ranges into tasks."""
     most = options.records_per_partition_max
     cut = divided(ranges, options.partitions_min, most)
     tasks_min = max(options.parallelism or os.cpu_count() or 1, options.partitions_min or 1)
-    return [Stretch(task, late_before_ms) for task in packed(cut, tasks_min, most)]
+    return [TopicRanges(task, late_before_ms) for task in packed(cut, tasks_min, most)]
 
 
-def read(stretch: Stretch, options: SourceOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
+def read(task: TopicRanges, options: SourceOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
     """The records of a task as Arrow batches."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     arrow = to_arrow_schema(schema, timezone="UTC")
-    settle()
-    dead_letter_topic, late = options.values.dead_letter_topic, stretch.late_before_ms
+    freeze_imports()
+    dead_letter_topic, late = options.values.dead_letter_topic, task.late_before_ms
     with Client(options.client) as client:
         if dead_letter_topic is None:
-            maker = RowMaker(arrow, options.values, late_before_ms=late)
-            for fetched in fetch(client, options, stretch.ranges):
+            maker = RowBuilder(arrow, options.values, late_before_ms=late)
+            for fetched in fetch(client, options, task.ranges):
                 yield from maker.batches(fetched)
             return
-        with DeadLetters(options.client, dead_letter_topic) as letters:
-            maker = RowMaker(arrow, options.values, letters.send, late)
-            for fetched in fetch(client, options, stretch.ranges):
+        with DeadLetters(options.client, dead_letter_topic) as dead_letters:
+            maker = RowBuilder(arrow, options.values, dead_letters.send, late)
+            for fetched in fetch(client, options, task.ranges):
                 yield from maker.batches(fetched)
 
 
@@ -105,13 +105,13 @@ class BatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        options, places = self._options, Places(self._options)
+        options, resolver = self._options, OffsetResolver(self._options)
         try:
-            start = places.resolve(options.starting, "starting")
-            end = places.resolve(options.ending, "ending")
-            first, last = places.earliest(list(start)), places.latest(list(start))
+            start = resolver.resolve(options.starting, "starting")
+            end = resolver.resolve(options.ending, "ending")
+            first, last = resolver.earliest(list(start)), resolver.latest(list(start))
         finally:
-            places.close()
+            resolver.close()
         ranges = []
         for partition in sorted(start):
             low, high = start[partition], end.get(partition, start[partition])
@@ -124,10 +124,10 @@ class BatchReader(DataSourceReader):
                 )
             ranges.append(Range(partition, kept_low, kept_high))
         planned: list[InputPartition] = [*plan(ranges, options)]
-        return planned or [Stretch(())]
+        return planned or [TopicRanges(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Stretch)
+        assert isinstance(partition, TopicRanges)
         return read(partition, self._options, self._schema)
 
 
@@ -144,7 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._places = Places(options)
+        self._offset_resolver = OffsetResolver(options)
         self._ends: dict[TopicPartition, int] = {}
         self._target: dict[TopicPartition, int] | None = None
         self._published: Offsets | None = None
@@ -154,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._has_begun = False
 
     def initialOffset(self) -> JsonOffsets:  # noqa: N802, as Spark names it
-        self._initial = to_json(self._places.resolve(self._options.starting, "starting"))
+        self._initial = to_json(self._offset_resolver.resolve(self._options.starting, "starting"))
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -166,7 +166,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._places.latest_now()
+        self._target = self._offset_resolver.latest_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> JsonOffsets:  # noqa: N802
         """Where the next batch ends; `start` is where the last finished one ended."""
@@ -174,11 +174,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._begins(start):
             self._refuse_lost_checkpoint(begun)
             if self._options.start_moves:
-                self._ends = self._places.latest(list(begun))  # lag is told from the start on
+                self._ends = self._offset_resolver.latest(
+                    list(begun)
+                )  # lag is told from the start on
                 return to_json(begun)
-        self._publish(begun)
-        self._ends = self._places.latest(self._places.partitions(before=begun))
-        for topic in self._places.made_anew():
+        self._commit_offsets(begun)
+        self._ends = self._offset_resolver.latest(self._offset_resolver.partitions(before=begun))
+        for topic in self._offset_resolver.recreated_topics():
             report_loss(
                 f"topic {topic!r} was deleted and made anew, so that its offsets mean other "
                 "records; to read them from their start, begin with a new checkpoint",
@@ -194,7 +196,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return to_json(begun)
         most = self._options.offsets_per_trigger_max
         if most is not None:
-            fresh = self._places.earliest([each for each in end if each not in begun])
+            fresh = self._offset_resolver.earliest([each for each in end if each not in begun])
             end = limited({**begun, **fresh}, end, most)
         return to_json(end)
 
@@ -205,7 +207,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, finish = offsets_from(start), offsets_from(end)
         if self._begins(start) and self._options.start_moves:
             return []  # batch 0 again: it was empty, wherever the topic starts and ends by now
-        fresh = self._places.earliest([each for each in finish if each not in begin])
+        fresh = self._offset_resolver.earliest([each for each in finish if each not in begin])
         for what in losses(begin, finish, fresh):
             report_loss(what, fail=self._options.fail_on_data_loss)
         checkpoint = self._options.watermark_checkpoint
@@ -213,14 +215,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return plan(ranges_between(begin, finish, fresh), self._options, late)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Stretch)
+        assert isinstance(partition, TopicRanges)
         return read(partition, self._options, self._schema)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Comes one batch late and never for the last: `latestOffset` publishes instead."""
 
     def stop(self) -> None:
-        self._places.close()
+        self._offset_resolver.close()
 
     def _begins(self, start: dict[str, Any]) -> bool:
         """Whether this is the first step of a query that has finished no batch."""
@@ -233,7 +235,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         group = self._options.commit_group
         if group is None:
             return
-        there = self._places.published(group)
+        there = self._offset_resolver.committed(group)
         moved = [each for each in sorted(start) if there.get(each, start[each]) != start[each]]
         if not moved:
             return
@@ -259,15 +261,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._triggered_ms = now_ms
         return False
 
-    def _publish(self, finished: Offsets) -> None:
+    def _commit_offsets(self, finished: Offsets) -> None:
         group = self._options.commit_group
         if group is None:
             return
         age_ms = time.monotonic() * 1000 - self._published_ms
-        if finished == self._published and age_ms < _PUBLISH_AGAIN_MS:
+        if finished == self._published and age_ms < _COMMIT_AGAIN_MS:
             return
         try:
-            self._places.publish(group, finished)
+            self._offset_resolver.commit(group, finished)
         except HeadraceError as error:
             if self._published is None:
                 raise  # the first time it is the option that is wrong

@@ -15,10 +15,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from headrace.core.errors import InvalidConfig
-from headrace.spark.delta_table import local_path, open_table, require_plain, table_words
+from headrace.spark.delta_table import local_path, open_table, require_plain, table_settings
 from headrace.spark.options import SOURCE_NAMES
 from headrace.spark.sink_options import TOPIC_SINK_NAMES
-from headrace.spark.workers import settle
+from headrace.spark.workers import freeze_imports
 
 READ_NAMES: Final = ("path",)
 # As large as one task should read at a time, and not so small that starting it takes longer.
@@ -86,7 +86,7 @@ class TableReader(DataSourceReader):
 
         assert isinstance(partition, Files)
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        settle()
+        freeze_imports()
         for file in partition.files:
             yield from _rows(file, schema)
 
@@ -136,4 +136,4 @@ def _table(options: Mapping[str, str]) -> Any:
 
 def _path(options: Mapping[str, str]) -> str:
     others = (*SOURCE_NAMES, *TOPIC_SINK_NAMES)
-    return table_words(options, READ_NAMES, other_side=others)["path"]
+    return table_settings(options, READ_NAMES, other_side=others)["path"]

@@ -30,13 +30,13 @@ from headrace.spark.delta_table import (
     check_fits,
     check_partitions,
     create_table,
-    despite_others,
     local_path,
-    may_follow_others,
+    may_append_to_others,
     names,
-    offsets_mark,
+    offsets_hash,
     open_table,
-    table_words,
+    retry_on_conflict,
+    table_settings,
 )
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def each_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
     chosen = upsert_options(options, streaming=True)
 
     def merge_batch(rows: DataFrame, batch: int) -> None:
-        offsets = offsets_mark(chosen.checkpoint, batch)
+        offsets = offsets_hash(chosen.checkpoint, batch)
         _merge(rows, chosen, QueryBatch(_query_of(rows), batch, chosen.may_follow_others, offsets))
 
     return merge_batch
@@ -108,7 +108,7 @@ def check(rows: DataFrame, options: Mapping[str, str], *, streaming: bool = True
 
 def upsert_options(options: Mapping[str, str], *, streaming: bool) -> UpsertOptions:
     """The options, checked as far as they can be without rows."""
-    given = table_words(options, UPSERT_NAMES)
+    given = table_settings(options, UPSERT_NAMES)
     for name, what in (
         ("path", "where the table is"),
         ("on", "the columns of its key"),
@@ -129,7 +129,7 @@ def upsert_options(options: Mapping[str, str], *, streaming: bool) -> UpsertOpti
         delete_when=given.get("deletewhen"),
         columns=names(given.get("columns", "")),
         partition_by=names(given.get("partitionby", "")),
-        may_follow_others=may_follow_others(given),
+        may_follow_others=may_append_to_others(given),
         once_as=given.get("onceas"),
         checkpoint=given.get("checkpointlocation"),
     )
@@ -230,7 +230,7 @@ class Merge:
                     f"a row has no {name!r}, and the table's rows are told apart by it: leave such "
                     "rows out"
                 )
-        return despite_others(lambda: self._run_once(rows))
+        return retry_on_conflict(lambda: self._run_once(rows))
 
     def _run_once(self, rows: pa.Table) -> bool:
         options = self._options

@@ -9,13 +9,13 @@ import gc
 
 from pyspark import TaskContext
 
-_settled = False
+_frozen = False
 
 
-def settle() -> None:
+def freeze_imports() -> None:
     """Call this in a task once its modules are imported; only the first one does anything."""
-    global _settled
-    if not _settled and TaskContext.get() is not None:
-        _settled = True
+    global _frozen
+    if not _frozen and TaskContext.get() is not None:
+        _frozen = True
         gc.collect()
         gc.freeze()

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from headrace.text import replies
-from headrace.text.lines import Command, LineReader, Publish, Refusal, Request, Stranger
+from headrace.text import responses
+from headrace.text.lines import Command, ForeignProtocol, LineReader, Publish, Refusal, Request
 from headrace.text.session import Session
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class TextConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._worker: asyncio.Task[None] | None = None
         self._interruptible: asyncio.Task[Any] | None = None
-        self._room: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
         self._reading_paused = False
         self._at_end = False
         self._is_over = False
@@ -91,7 +91,7 @@ class TextConnection(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
-        self._room = self._loop.create_future()
+        self._writable = self._loop.create_future()
 
     def resume_writing(self) -> None:
         self.is_alive = True
@@ -110,7 +110,7 @@ class TextConnection(asyncio.Protocol):
             self._worker.cancel()
         else:
             self._worker = self._loop.create_task(self._session.close())
-        self._server.forget(self, self._worker)
+        self._server.remove(self, self._worker)
 
     # -- what commands may do
 
@@ -119,8 +119,8 @@ class TextConnection(asyncio.Protocol):
         if self._transport is None:
             raise asyncio.CancelledError
         self._transport.write(data)
-        if self._room is not None:
-            await self._room
+        if self._writable is not None:
+            await self._writable
 
     async def unless_input(self, work: Coroutine[Any, Any, T]) -> T | None:
         """The result of `work`; None when the client has written something, or hung up."""
@@ -145,16 +145,16 @@ class TextConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def hang_up(self, code: str, message: str) -> None:
+    def close_with_error(self, code: str, message: str) -> None:
         """Say why, then close; somebody who does not read is cut off without a word."""
         if self._transport is None or self._is_over:
             return
         self._is_over = True
         self._drop_input()
-        if self._room is not None:
+        if self._writable is not None:
             self.abort()
             return
-        self._transport.write(replies.refused(code, message, closes=True))
+        self._transport.write(responses.refused(code, message, closes=True))
         self._transport.write_eof()
         if self._reading_paused:
             self._transport.resume_reading()
@@ -163,12 +163,12 @@ class TextConnection(asyncio.Protocol):
     @property
     def is_busy(self) -> bool:
         """Whether a command is under way whose client reads what it is sent."""
-        return self._worker is not None and self._room is None
+        return self._worker is not None and self._writable is None
 
     def _release(self) -> None:
-        room, self._room = self._room, None
-        if room is not None and not room.done():
-            room.set_result(None)
+        writable, self._writable = self._writable, None
+        if writable is not None and not writable.done():
+            writable.set_result(None)
 
     def _interrupt(self) -> None:
         if self._interruptible is not None:
@@ -187,17 +187,17 @@ class TextConnection(asyncio.Protocol):
             return
         if self._worker is None:
             self._worker = self._loop.create_task(self._serve())
-            self._worker.add_done_callback(self._worked)
+            self._worker.add_done_callback(self._worker_done)
         self._regulate_reading()
 
-    def _worked(self, worker: "asyncio.Task[None]") -> None:
+    def _worker_done(self, worker: "asyncio.Task[None]") -> None:
         self._worker = None
         if worker.cancelled():
             return
         if worker.exception() is not None:
             logger.error("closing connection: client=%s", self.client, exc_info=worker.exception())
             message = "this is a fault of the broker; its log says more"
-            self.hang_up("UNKNOWN_SERVER_ERROR", message)
+            self.close_with_error("UNKNOWN_SERVER_ERROR", message)
         elif self._inbox or self._at_end:
             self._work()
 
@@ -245,30 +245,30 @@ class TextConnection(asyncio.Protocol):
     async def _serve_next(self) -> None:
         request = self._requests[0]
         if isinstance(request, Publish):
-            await self.send(await self._session.publish(self._take_run()))
+            await self.send(await self._session.publish(self._take_publishes()))
             self._refusals = 0
             return
         self._requests.popleft()
         if isinstance(request, Command):
-            answer = await self._session.command(request.line)
-            self._refusals = self._refusals + 1 if answer[:4] == b"ERR " else 0
-            await self.send(answer)
+            response = await self._session.command(request.line)
+            self._refusals = self._refusals + 1 if response[:4] == b"ERR " else 0
+            await self.send(response)
         elif isinstance(request, Refusal):
             self._refusals += 1
             if request.is_fatal:
                 self._end(request.code, request.message)
             else:
-                await self.send(replies.refused(request.code, request.message))
-        elif isinstance(request, Stranger):
+                await self.send(responses.refused(request.code, request.message))
+        elif isinstance(request, ForeignProtocol):
             self._session.is_over = True
         if self._refusals >= REFUSALS_MAX:
             self._end("TOO_MANY_ERRORS", "write HELP on a new connection")
 
     def _end(self, code: str, message: str) -> None:
         self._session.is_over = True
-        self.hang_up(code, message)
+        self.close_with_error(code, message)
 
-    def _take_run(self) -> list[Publish]:
+    def _take_publishes(self) -> list[Publish]:
         """The records at the head of the queue: they go together."""
         requests = self._requests
         run: list[Publish] = []

@@ -6,41 +6,41 @@ from headrace.client.core.group_models import PartitionLag
 from headrace.client.core.models import OffsetSpec
 from headrace.core.ids import TopicPartition
 from headrace.gateway import Gateway
-from headrace.text import options, replies
+from headrace.text import options, responses
 from headrace.text.membership import Membership
-from headrace.text.places import GroupPlace, read_place
-from headrace.text.words import BadLine, Words
+from headrace.text.offset_spec import CommittedByGroup, parse_offset_spec
+from headrace.text.tokenizer import BadLine, Tokenizer
 
 COMMIT_USAGE: Final = "COMMIT <group> <topic> <partition> <offset>"
 OFFSETS_USAGE: Final = "OFFSETS <group> [<topic>]"
 RESET_USAGE: Final = "RESET <group> <topic> [PARTITION n] TO <place>"
 
 
-async def commit(gateway: Gateway, membership: Membership, words: Words) -> bytes:
+async def commit(gateway: Gateway, membership: Membership, tokens: Tokenizer) -> bytes:
     """The next offset that the group will read; from a member or from outside."""
-    group = options.name(words, COMMIT_USAGE)
-    topic = options.name(words, COMMIT_USAGE)
-    where = TopicPartition(topic, options.number(words, COMMIT_USAGE, highest=2**31 - 1))
-    offset = options.number(words, COMMIT_USAGE)
-    options.no_more(words, COMMIT_USAGE)
+    group = options.name(tokens, COMMIT_USAGE)
+    topic = options.name(tokens, COMMIT_USAGE)
+    where = TopicPartition(topic, options.number(tokens, COMMIT_USAGE, highest=2**31 - 1))
+    offset = options.number(tokens, COMMIT_USAGE)
+    options.no_more(tokens, COMMIT_USAGE)
     if membership.group == group:
         await membership.commit(where, offset)
     else:
         await gateway.commit(group, {where: offset})
-    return replies.ok()
+    return responses.ok()
 
 
-async def offsets(gateway: Gateway, words: Words) -> bytes:
+async def offsets(gateway: Gateway, tokens: Tokenizer) -> bytes:
     """What the group has committed and how far behind it is."""
-    group = options.name(words, OFFSETS_USAGE)
-    topic = words.next()
-    options.no_more(words, OFFSETS_USAGE)
+    group = options.name(tokens, OFFSETS_USAGE)
+    topic = tokens.next()
+    options.no_more(tokens, OFFSETS_USAGE)
     found = [
         lag
         for lag in await gateway.lag(group)
         if topic is None or lag.partition.topic == topic.decode(errors="replace")
     ]
-    return b"".join(_line(lag) for lag in found) + replies.ok(count=len(found))
+    return b"".join(_line(lag) for lag in found) + responses.ok(count=len(found))
 
 
 def _line(lag: PartitionLag) -> bytes:
@@ -58,33 +58,33 @@ def _known(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-async def reset(gateway: Gateway, words: Words, now_ms: int) -> bytes:
+async def reset(gateway: Gateway, tokens: Tokenizer, now_ms: int) -> bytes:
     """Move a group that nobody reads in to another place."""
-    group = options.name(words, RESET_USAGE)
-    topic = options.name(words, RESET_USAGE)
+    group = options.name(tokens, RESET_USAGE)
+    topic = options.name(tokens, RESET_USAGE)
     partition: int | None = None
-    word = options.option(words)
+    word = options.option(tokens)
     if word == "PARTITION":
-        partition = options.number(words, RESET_USAGE, highest=2**31 - 1)
-        word = options.option(words)
+        partition = options.number(tokens, RESET_USAGE, highest=2**31 - 1)
+        word = options.option(tokens)
     if word != "TO":
         raise BadLine(f"write {RESET_USAGE}")
-    place = read_place(words, now_ms)
-    options.no_more(words, RESET_USAGE)
+    spec = parse_offset_spec(tokens, now_ms)
+    options.no_more(tokens, RESET_USAGE)
     count = await gateway.partitions(topic)
     numbers = range(count) if partition is None else [partition]
     wanted = [TopicPartition(topic, number) for number in numbers]
-    places: dict[TopicPartition, int | OffsetSpec] = {}
-    if isinstance(place, GroupPlace):
-        for where, committed in (await gateway.offsets(place.group, wanted)).items():
-            places[where] = committed.offset
-    elif isinstance(place, int) and len(wanted) > 1:
+    specs: dict[TopicPartition, int | OffsetSpec] = {}
+    if isinstance(spec, CommittedByGroup):
+        for where, committed in (await gateway.offsets(spec.group, wanted)).items():
+            specs[where] = committed.offset
+    elif isinstance(spec, int) and len(wanted) > 1:
         raise BadLine(f"an offset is one of a partition: add PARTITION 0 to {count - 1}")
     else:
-        places = dict.fromkeys(wanted, place)
-    chosen = await gateway.reset(group, places)
-    lines = [_moved(where, places[where], offset) for where, offset in chosen.items()]
-    return b"".join(lines) + replies.ok(count=len(chosen))
+        specs = dict.fromkeys(wanted, spec)
+    chosen = await gateway.reset(group, specs)
+    lines = [_moved(where, specs[where], offset) for where, offset in chosen.items()]
+    return b"".join(lines) + responses.ok(count=len(chosen))
 
 
 def _moved(where: TopicPartition, wanted: int | OffsetSpec, offset: int) -> bytes:
@@ -93,12 +93,12 @@ def _moved(where: TopicPartition, wanted: int | OffsetSpec, offset: int) -> byte
     return f"OFFSET {where.topic} {where.partition} committed={offset}{instead}\n".encode()
 
 
-async def groups(gateway: Gateway, words: Words) -> bytes:
+async def groups(gateway: Gateway, tokens: Tokenizer) -> bytes:
     """Every group with its state and protocol."""
-    options.no_more(words, "GROUPS")
+    options.no_more(tokens, "GROUPS")
     found = await gateway.admin.list_groups()
     lines = [
         f"GROUP {group.group_id} state={group.state} type={group.group_type}\n".encode()
         for group in found
     ]
-    return b"".join(lines) + replies.ok(count=len(found))
+    return b"".join(lines) + responses.ok(count=len(found))

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from headrace.core.errors import ErrorCode
 from headrace.gateway.values import OutRecord
 from headrace.text.settings import TextSettings
-from headrace.text.words import BadLine, Words
+from headrace.text.tokenizer import BadLine, Tokenizer
 
 _HTTP_VERBS: Final = frozenset(
     (
@@ -54,11 +54,11 @@ class Refusal(NamedTuple):
     is_fatal: bool = False
 
 
-class Stranger(NamedTuple):
+class ForeignProtocol(NamedTuple):
     """Whoever is there speaks another protocol; they get no answer."""
 
 
-Request = Publish | Command | Refusal | Stranger
+Request = Publish | Command | Refusal | ForeignProtocol
 
 _tuple = tuple.__new__
 
@@ -159,7 +159,7 @@ class LineReader:
             self._publish(line, out)
         elif verb in _HTTP_VERBS or verb[:1] == b"\x16":
             # A browser made to send our commands in the body of its request, or TLS.
-            out.append(Stranger())
+            out.append(ForeignProtocol())
             self._end()
         elif line.strip():
             out.append(Command(line))
@@ -181,7 +181,7 @@ class LineReader:
     def _publish(self, line: bytes, out: list[Request]) -> None:
         """A PUBLISH line with options, or a faulty one."""
         try:
-            self._read_publish(Words(line), out)
+            self._read_publish(Tokenizer(line), out)
         except BadLine as error:
             # What follows may be a payload, and no line at all.
             is_fatal = b" LENGTH " in line
@@ -189,9 +189,9 @@ class LineReader:
             if is_fatal:
                 self._end()
 
-    def _read_publish(self, words: Words, out: list[Request]) -> None:
-        words.next()
-        name = words.next()
+    def _read_publish(self, tokens: Tokenizer, out: list[Request]) -> None:
+        tokens.next()
+        name = tokens.next()
         if name is None:
             raise BadLine(_USAGE)
         key: bytes | None = None
@@ -200,24 +200,26 @@ class LineReader:
         headers: list[tuple[str, bytes | None]] = []
         length: int | None = None
         while length is None:
-            match words.peek():
+            match tokens.peek():
                 case b"KEY":
-                    key = _argument(words, "KEY <key>")
+                    key = _argument(tokens, "KEY <key>")
                 case b"PARTITION":
-                    partition = _number(words, "PARTITION <number>")
+                    partition = _number(tokens, "PARTITION <number>")
                 case b"AT":
-                    at_ms = _number(words, "AT <milliseconds since 1970>")
+                    at_ms = _number(tokens, "AT <milliseconds since 1970>")
                 case b"HEADER":
-                    headers.append(_header(_argument(words, "HEADER <name>=<value>")))
+                    headers.append(_header(_argument(tokens, "HEADER <name>=<value>")))
                 case b"LENGTH":
-                    length = _number(words, "LENGTH <bytes>", _LENGTH_MIN)
+                    length = _number(tokens, "LENGTH <bytes>", _LENGTH_MIN)
                 case _:
                     break
         topic = self._topics.get(name) or self._topic(name, out)
         if length is not None:
-            self._expect(topic, OutRecord(None, key, partition, headers, at_ms), length, words, out)
+            self._expect(
+                topic, OutRecord(None, key, partition, headers, at_ms), length, tokens, out
+            )
             return
-        message = words.rest()
+        message = tokens.rest()
         if message is None:
             raise BadLine(_USAGE)
         if topic is None:
@@ -233,10 +235,10 @@ class LineReader:
         topic: str | None,
         record: OutRecord,
         length: int,
-        words: Words,
+        tokens: Tokenizer,
         out: list[Request],
     ) -> None:
-        if words.next() is not None:
+        if tokens.next() is not None:
             raise BadLine("LENGTH <bytes> ends its line; the payload begins on the next one")
         limit = self._settings.payload_bytes_max
         if length > limit:
@@ -269,16 +271,16 @@ class LineReader:
         return end + newline
 
 
-def _argument(words: Words, usage: str) -> bytes:
-    words.next()
-    word = words.next()
+def _argument(tokens: Tokenizer, usage: str) -> bytes:
+    tokens.next()
+    word = tokens.next()
     if word is None:
         raise BadLine(f"write {usage}")
     return word
 
 
-def _number(words: Words, usage: str, lowest: int = 0) -> int:
-    word = _argument(words, usage)
+def _number(tokens: Tokenizer, usage: str, lowest: int = 0) -> int:
+    word = _argument(tokens, usage)
     digits = word[1:] if word[:1] == b"-" else word
     if not digits.isdigit() or len(digits) > 18 or int(word) < lowest:
         raise BadLine(f"write {usage}, not {word.decode(errors='replace')!r}")

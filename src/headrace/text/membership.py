@@ -12,17 +12,17 @@ from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
 from headrace.gateway import Gateway, GatewayMember
 from headrace.protocol.records.decode import Record
-from headrace.text import options, replies
+from headrace.text import options, responses
 from headrace.text.output import Output
-from headrace.text.words import BadLine, Words
+from headrace.text.tokenizer import BadLine, Tokenizer
 
 JOIN_USAGE: Final = "JOIN <group> <topic> [<topic> ...]"
 POLL_USAGE: Final = "POLL [LIMIT n] [WAIT milliseconds] [TIMES]"
 # How long JOIN waits for the first partitions; a group in motion may take longer.
-_FIRST_MS: Final = 3_000
-_FIRST_STEP_MS: Final = 200
+_ASSIGNMENT_WAIT_MS: Final = 3_000
+_ASSIGNMENT_STEP_MS: Final = 200
 # How soon a POLL that waits for messages tells of new partitions.
-_LOOK_MS: Final = 250
+_ASSIGNMENT_POLL_MS: Final = 250
 _LIMIT: Final = 100
 _LIMIT_MAX: Final = 10_000
 _WAIT_MS: Final = 1_000
@@ -38,13 +38,13 @@ class Membership:
         self.group: str | None = None
         self._member: GatewayMember | None = None
         # Handed out by the last POLL: what the next one commits.
-        self._given: dict[TopicPartition, int] = {}
-        self._told: list[TopicPartition] = []
+        self._unacknowledged: dict[TopicPartition, int] = {}
+        self._reported: list[TopicPartition] = []
 
-    async def join(self, words: Words) -> bytes:
-        group = options.name(words, JOIN_USAGE)
-        topics = [options.name(words, JOIN_USAGE)]
-        while (word := words.next()) is not None:
+    async def join(self, tokens: Tokenizer) -> bytes:
+        group = options.name(tokens, JOIN_USAGE)
+        topics = [options.name(tokens, JOIN_USAGE)]
+        while (word := tokens.next()) is not None:
             topics.append(word.decode(errors="replace"))
         if len(topics) > _TOPICS_MAX:
             raise BadLine(f"a member reads at most {_TOPICS_MAX} topics")
@@ -52,51 +52,51 @@ class Membership:
             raise BadLine(f"this connection is in group {self.group!r}; LEAVE first")
         for topic in topics:
             await self._gateway.partitions(topic, create=True)
-        self._member = await self._gateway.join(group, topics, on_revoked=self._forget)
+        self._member = await self._gateway.join(group, topics, on_revoked=self._drop_revoked)
         self.group = group
         try:
             await self._first_partitions(self._member)
         except BaseException:
             await self.end()
             raise
-        self._told = self._member.assignment
-        return replies.ok(partitions=replies.partitions(self._told))
+        self._reported = self._member.assignment
+        return responses.ok(partitions=responses.partitions(self._reported))
 
     async def _first_partitions(self, member: GatewayMember) -> None:
         """Wait for them; a group with more members than partitions has none for us."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _FIRST_MS / 1000
+        deadline = loop.time() + _ASSIGNMENT_WAIT_MS / 1000
         while not member.assignment and loop.time() < deadline:
-            await member.wait_for_change(_FIRST_STEP_MS)
+            await member.wait_for_change(_ASSIGNMENT_STEP_MS)
             # Raises what the group refuses.
             await member.poll(0, 0)
 
-    async def poll(self, words: Words, out: Output) -> bytes:
+    async def poll(self, tokens: Tokenizer, out: Output) -> bytes:
         limit, wait_ms, times = _LIMIT, _WAIT_MS, False
-        while (option := options.option(words)) is not None:
+        while (option := options.option(tokens)) is not None:
             match option:
                 case "LIMIT":
-                    limit = options.number(words, "LIMIT <messages>", highest=_LIMIT_MAX)
+                    limit = options.number(tokens, "LIMIT <messages>", highest=_LIMIT_MAX)
                 case "WAIT":
-                    wait_ms = options.number(words, "WAIT <ms>", highest=_WAIT_MS_MAX)
+                    wait_ms = options.number(tokens, "WAIT <ms>", highest=_WAIT_MS_MAX)
                 case "TIMES":
                     times = True
                 case _:
                     raise BadLine(f"{option[:50]!r} is not understood; write {POLL_USAGE}")
         member = self._joined()
-        await self._commit_given(member)
+        await self._commit_unacknowledged(member)
         found = await self._poll(member, wait_ms, limit)
         # Before anything is awaited: from here on a partition may go, and takes its entry along.
         for where, records in found.items():
-            self._given[where] = records[-1].offset + 1
-        if member.assignment != self._told:
-            self._told = member.assignment
-            await out.send(b"ASSIGNED %b\n" % replies.partitions(self._told).encode())
+            self._unacknowledged[where] = records[-1].offset + 1
+        if member.assignment != self._reported:
+            self._reported = member.assignment
+            await out.send(b"ASSIGNED %b\n" % responses.partitions(self._reported).encode())
         count = 0
         for where, records in found.items():
             count += len(records)
-            await out.send(replies.messages(where, records, times=times))
-        return replies.ok(count=count)
+            await out.send(responses.messages(where, records, times=times))
+        return responses.ok(count=count)
 
     async def _poll(
         self, member: GatewayMember, wait_ms: int, limit: int
@@ -106,36 +106,36 @@ class Membership:
         deadline = loop.time() + wait_ms / 1000
         while True:
             left_ms = max(deadline - loop.time(), 0) * 1000
-            found = await member.poll(min(left_ms, _LOOK_MS), limit)
-            if found or left_ms <= _LOOK_MS or member.assignment != self._told:
+            found = await member.poll(min(left_ms, _ASSIGNMENT_POLL_MS), limit)
+            if found or left_ms <= _ASSIGNMENT_POLL_MS or member.assignment != self._reported:
                 return found
 
     async def commit(self, where: TopicPartition, offset: int) -> None:
         """A COMMIT for the group that this connection is in."""
         await self._joined().commit({where: offset})
-        self._given.pop(where, None)
+        self._unacknowledged.pop(where, None)
 
     async def leave(self) -> bytes:
         member = self._joined()
-        await self._commit_given(member)
+        await self._commit_unacknowledged(member)
         await self.end()
-        return replies.ok()
+        return responses.ok()
 
     async def end(self) -> None:
         """Leave without a word; also when the client has gone."""
         member, self._member, self.group = self._member, None, None
-        self._given.clear()
+        self._unacknowledged.clear()
         if member is not None:
             await member.leave()
 
-    def _forget(self, partitions: list[TopicPartition]) -> None:
+    def _drop_revoked(self, partitions: list[TopicPartition]) -> None:
         """What has gone to another member is no longer ours to move, nor when it comes back."""
         for where in partitions:
-            self._given.pop(where, None)
+            self._unacknowledged.pop(where, None)
 
-    async def _commit_given(self, member: GatewayMember) -> None:
-        offsets = dict(self._given)
-        self._given.clear()
+    async def _commit_unacknowledged(self, member: GatewayMember) -> None:
+        offsets = dict(self._unacknowledged)
+        self._unacknowledged.clear()
         if offsets:
             try:
                 await member.commit(offsets)

@@ -6,7 +6,7 @@ from functools import partial
 
 from headrace.core.shared_calls import call_each
 from headrace.gateway import Gateway
-from headrace.text import replies
+from headrace.text import responses
 from headrace.text.connection import TextConnection
 from headrace.text.settings import TextSettings
 
@@ -31,9 +31,9 @@ class TextServer:
         self.held_bytes = 0
         self._connections: dict[TextConnection, None] = {}
         # Sessions of clients that have gone: members take a moment to leave their groups.
-        self._endings: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._idle_check: asyncio.Task[None] | None = None
 
     @property
     def connections(self) -> int:
@@ -45,21 +45,21 @@ class TextServer:
             lambda: TextConnection(self), self.settings.host, self.settings.port
         )
         self.port = self._server.sockets[0].getsockname()[1]
-        self._watching = loop.create_task(self._watch())
+        self._idle_check = loop.create_task(self._check_idle())
 
     async def close(self) -> None:
         """Stop listening, let go of every client; members leave their groups."""
         if self._server is not None:
             self._server.close()
-        if self._watching is not None:
-            self._watching.cancel()
+        if self._idle_check is not None:
+            self._idle_check.cancel()
         call_each(logger, "a client", tuple(self._connections), TextConnection.abort)
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
-                while self._connections or self._endings:
+                while self._connections or self._closing:
                     await asyncio.sleep(0)
-                    if self._endings:
-                        await asyncio.wait(self._endings)
+                    if self._closing:
+                        await asyncio.wait(self._closing)
         except TimeoutError:
             logger.warning("closing with clients connected: clients=%d", self.connections)
 
@@ -67,8 +67,8 @@ class TextServer:
         """Drop every connection, as a crash would; members are missed when their sessions end."""
         if self._server is not None:
             self._server.close()
-        if self._watching is not None:
-            self._watching.cancel()
+        if self._idle_check is not None:
+            self._idle_check.cancel()
         call_each(logger, "a client", tuple(self._connections), TextConnection.abort)
 
     def admit(self, connection: TextConnection) -> bytes | None:
@@ -76,7 +76,7 @@ class TextServer:
         limit = self.settings.connections_max
         if len(self._connections) >= limit:
             logger.warning("text door refused a connection: client=%s", connection.client)
-            return replies.refused(
+            return responses.refused(
                 "TOO_MANY_CONNECTIONS",
                 f"{limit} clients are connected; try again later",
                 closes=True,
@@ -85,28 +85,31 @@ class TextServer:
         self._connections[connection] = None
         return None
 
-    def forget(self, connection: TextConnection, ending: "asyncio.Task[None]") -> None:
+    def remove(self, connection: TextConnection, ending: "asyncio.Task[None]") -> None:
         """A client has gone; what it began comes to its end in `ending`."""
         self._connections.pop(connection, None)
-        self._endings.add(ending)
-        ending.add_done_callback(self._endings.discard)
+        self._closing.add(ending)
+        ending.add_done_callback(self._closing.discard)
 
-    async def _watch(self) -> None:
+    async def _check_idle(self) -> None:
         """Close clients that neither ask nor read for too long."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self.settings.idle_seconds / _CHECKS)
             call_each(
-                logger, "a client", tuple(self._connections), partial(self._look_at, loop.time())
+                logger,
+                "a client",
+                tuple(self._connections),
+                partial(self._close_if_idle, loop.time()),
             )
 
-    def _look_at(self, now: float, connection: TextConnection) -> None:
+    def _close_if_idle(self, now: float, connection: TextConnection) -> None:
         limit = self.settings.idle_seconds
         if connection.is_alive or connection.is_busy:
             connection.is_alive = False
             connection.silent_since = now
         elif now - connection.silent_since >= limit:
-            connection.hang_up("SILENT_TOO_LONG", f"nothing came for {limit:g} seconds")
+            connection.close_with_error("SILENT_TOO_LONG", f"nothing came for {limit:g} seconds")
 
 
 async def serve(gateway: Gateway, settings: TextSettings) -> TextServer:

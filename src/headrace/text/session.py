@@ -9,13 +9,13 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.gateway import Gateway
 from headrace.gateway.values import OutRecord
-from headrace.text import options, replies
-from headrace.text.consuming import consume
+from headrace.text import options, responses
+from headrace.text.consume import consume
 from headrace.text.group_commands import commit, groups, offsets, reset
 from headrace.text.lines import Publish
 from headrace.text.membership import Membership
 from headrace.text.output import Output
-from headrace.text.words import BadLine, Words
+from headrace.text.tokenizer import BadLine, Tokenizer
 
 HELP: Final = """\
 PUBLISH <topic> [KEY key] [PARTITION n] [HEADER name=value] [AT ms] <message>
@@ -53,90 +53,90 @@ class Session:
         if len(by_topic) == 1:
             topic, records = by_topic.popitem()
             return b"".join(await self._produce(topic, records))
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             *(self._produce(topic, records) for topic, records in by_topic.items())
         )
-        lines = {topic: iter(answer) for topic, answer in zip(by_topic, answers, strict=True)}
+        lines = {topic: iter(answer) for topic, answer in zip(by_topic, responses, strict=True)}
         return b"".join(next(lines[topic]) for topic, _ in run)
 
     async def _produce(self, topic: str, records: Sequence[OutRecord]) -> list[bytes]:
         try:
-            return replies.produced(await self._gateway.produce(topic, records))
+            return responses.produced(await self._gateway.produce(topic, records))
         except HeadraceError as error:
-            return [replies.failed(error)] * len(records)
+            return [responses.failed(error)] * len(records)
 
     async def command(self, line: bytes) -> bytes:
         """Run a line that is no PUBLISH; its closing line."""
         try:
-            return await self._run(Words(line))
+            return await self._run(Tokenizer(line))
         except HeadraceError as error:
-            return replies.failed(error)
+            return responses.failed(error)
 
-    async def _run(self, words: Words) -> bytes:
-        verb = (words.next() or b"").decode(errors="replace")
+    async def _run(self, tokens: Tokenizer) -> bytes:
+        verb = (tokens.next() or b"").decode(errors="replace")
         gateway, now_ms = self._gateway, self._gateway.client.clock.now_ms()
         match verb.upper():
             case "CONSUME":
-                return await consume(gateway, words, self._out, now_ms)
+                return await consume(gateway, tokens, self._out, now_ms)
             case "JOIN":
-                return await self._membership.join(words)
+                return await self._membership.join(tokens)
             case "POLL":
-                return await self._membership.poll(words, self._out)
+                return await self._membership.poll(tokens, self._out)
             case "LEAVE":
                 return await self._membership.leave()
             case "COMMIT":
-                return await commit(gateway, self._membership, words)
+                return await commit(gateway, self._membership, tokens)
             case "OFFSETS":
-                return await offsets(gateway, words)
+                return await offsets(gateway, tokens)
             case "RESET":
-                return await reset(gateway, words, now_ms)
+                return await reset(gateway, tokens, now_ms)
             case "CREATE":
-                return await self._create(words)
+                return await self._create(tokens)
             case "TOPICS":
-                return await self._topics(words)
+                return await self._topics(tokens)
             case "DESCRIBE":
-                return await self._describe(words)
+                return await self._describe(tokens)
             case "GROUPS":
-                return await groups(gateway, words)
+                return await groups(gateway, tokens)
             case "HELP":
-                return HELP.encode() + replies.ok()
+                return HELP.encode() + responses.ok()
             case "STOP":
-                return replies.ok()
+                return responses.ok()
             case "QUIT":
                 self.is_over = True
                 if self._membership.group is not None:
                     return await self._membership.leave()
-                return replies.ok()
+                return responses.ok()
         raise options.UnknownCommand(verb[:50])
 
-    async def _create(self, words: Words) -> bytes:
-        topic = options.name(words, CREATE_USAGE)
+    async def _create(self, tokens: Tokenizer) -> bytes:
+        topic = options.name(tokens, CREATE_USAGE)
         count, configs = -1, {}
-        while (option := options.option(words)) is not None:
+        while (option := options.option(tokens)) is not None:
             match option:
                 case "PARTITIONS":
-                    count = options.number(words, "PARTITIONS <number>", highest=2**31 - 1)
+                    count = options.number(tokens, "PARTITIONS <number>", highest=2**31 - 1)
                 case "CONFIG":
-                    key, equals, value = options.name(words, CREATE_USAGE).partition("=")
+                    key, equals, value = options.name(tokens, CREATE_USAGE).partition("=")
                     if not equals:
                         raise BadLine(f"write {CREATE_USAGE}")
                     configs[key] = value
                 case _:
                     raise BadLine(f"{option[:50]!r} is not understood; write {CREATE_USAGE}")
         await self._gateway.admin.create_topics([NewTopic(topic, count, configs=configs)])
-        return replies.ok(partitions=await self._gateway.partitions(topic, create=True))
+        return responses.ok(partitions=await self._gateway.partitions(topic, create=True))
 
-    async def _topics(self, words: Words) -> bytes:
-        options.no_more(words, "TOPICS")
+    async def _topics(self, tokens: Tokenizer) -> bytes:
+        options.no_more(tokens, "TOPICS")
         found = await self._gateway.admin.list_topics()
         lines = [
             f"TOPIC {topic.name} partitions={len(topic.partitions)}\n".encode() for topic in found
         ]
-        return b"".join(lines) + replies.ok(count=len(found))
+        return b"".join(lines) + responses.ok(count=len(found))
 
-    async def _describe(self, words: Words) -> bytes:
-        topic = options.name(words, "DESCRIBE <topic>")
-        options.no_more(words, "DESCRIBE <topic>")
+    async def _describe(self, tokens: Tokenizer) -> bytes:
+        topic = options.name(tokens, "DESCRIBE <topic>")
+        options.no_more(tokens, "DESCRIBE <topic>")
         admin = self._gateway.admin
         parts = (await admin.describe_topics([topic]))[topic].partitions
         every = [TopicPartition(topic, part.partition) for part in parts if part.leader >= 0]
@@ -149,7 +149,7 @@ class Session:
             lines.append(
                 f"PARTITION {topic} {part.partition} leader={part.leader} {span}\n".encode()
             )
-        return b"".join(lines) + replies.ok(count=len(parts))
+        return b"".join(lines) + responses.ok(count=len(parts))
 
     async def close(self) -> None:
         """The client has gone, or the door closes."""

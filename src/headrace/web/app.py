@@ -7,15 +7,15 @@ from starlette.routing import Route, Router
 
 from headrace.web.cluster import CLUSTER
 from headrace.web.consumers import CONSUMERS
-from headrace.web.door import Door
 from headrace.web.endpoint import Endpoint, send_error
 from headrace.web.errors import HttpError
 from headrace.web.groups import GROUPS
-from headrace.web.guard import Guard
+from headrace.web.host_origin_filter import HostOriginFilter
 from headrace.web.operations import SLASH, Operation, Receive, Scope, Send
 from headrace.web.pages import PAGES
 from headrace.web.produce import RECORDS
 from headrace.web.read import READ
+from headrace.web.state import HttpState
 from headrace.web.streams import STREAMS
 from headrace.web.topics import TOPICS
 
@@ -25,20 +25,20 @@ OPERATIONS: tuple[Operation, ...] = tuple(
 )
 
 
-def create_app(door: Door) -> Guard:
+def create_app(state: HttpState) -> HostOriginFilter:
     """An ASGI application over one door."""
     by_path: dict[str, list[Operation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, []).append(operation)
     routes = [
-        Route(path, endpoint=Endpoint(door, operations)) for path, operations in by_path.items()
+        Route(path, endpoint=Endpoint(state, operations)) for path, operations in by_path.items()
     ]
     # Starlette's router without its application around it: errors are answered by endpoints.
     router = Router(routes=routes, redirect_slashes=False, default=_not_found)
-    return Guard(_ByParts(router), door.settings)
+    return HostOriginFilter(_EncodedSlashes(router), state.settings)
 
 
-class _ByParts:
+class _EncodedSlashes:
     """Wraps a router: a slash that is part of a name, `%2F`, does not part the path.
 
     One at the end of a path means nothing, as in REST Proxy.

@@ -7,42 +7,42 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace.web.allowed import explained
 from headrace.web.errors import BODIES_FULL, RETRY_AFTER, HttpError
 from headrace.web.operations import Call
+from headrace.web.validation_messages import validation_message
 
 _CLOSE: Final = (b"connection", b"close")
 _WRONG_TYPE: Final = re.compile("Expected `[^`]+`, got `")
 
 
-class ClientGone(Exception):
+class ClientDisconnected(Exception):
     """The client has closed its connection: there is nobody to answer."""
 
 
-class Held:
+class MemoryBudget:
     """Bytes of bodies that are not complete or not worked off, over all connections of a door."""
 
-    __slots__ = ("_bytes_max", "count")
+    __slots__ = ("_bytes_max", "used_bytes")
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self.count = 0
+        self.used_bytes = 0
 
-    def change(self, before: int, now: int) -> None:
+    def resize(self, before: int, now: int) -> None:
         """A request that held `before` bytes holds so many now, if there is room."""
-        if now > before and self.count + now - before > self._bytes_max:
+        if now > before and self.used_bytes + now - before > self._bytes_max:
             raise HttpError(
                 BODIES_FULL,
                 "too many large bodies are on their way at once",
                 hint="this may pass: send the request again",
                 headers=(*RETRY_AFTER, _CLOSE),
             )
-        self.count += now - before
+        self.used_bytes += now - before
 
 
 async def chunks(call: Call) -> AsyncIterator[bytes]:
     """The parts of a stream as they come in; a client that stops in the middle is refused."""
-    seconds = call.door.settings.request_timeout_ms / 1000
+    seconds = call.state.settings.request_timeout_ms / 1000
     while True:
         message = await _next_part(call, seconds)
         if message.get("body"):
@@ -63,13 +63,13 @@ async def _next_part(call: Call, seconds: float) -> MutableMapping[str, Any]:
             headers=(_CLOSE,),
         ) from None
     if message["type"] == "http.disconnect":
-        raise ClientGone
+        raise ClientDisconnected
     return message
 
 
-async def whole(call: Call) -> bytes:
+async def read_whole(call: Call) -> bytes:
     """The whole body, unless it is larger than the door takes at once, or comes too slowly."""
-    settings = call.door.settings
+    settings = call.state.settings
     limit = settings.body_bytes_max
     announced = call.header(b"content-length")
     if announced is not None and announced.isdigit() and int(announced[:20]) > limit:
@@ -78,20 +78,20 @@ async def whole(call: Call) -> bytes:
     first = await _next_part(call, patience)
     body: bytes = first.get("body", b"")
     if first.get("more_body"):
-        body = await _rest(call, body, patience)
+        body = await _read_rest(call, body, patience)
     if len(body) > limit:
         raise too_large(limit)
     return body
 
 
-async def _rest(call: Call, begun: bytes, patience: float) -> bytes:
+async def _read_rest(call: Call, begun: bytes, patience: float) -> bytes:
     """What comes behind the first part. Who sends next to nothing is not waited for either."""
-    settings = call.door.settings
+    settings = call.state.settings
     now = asyncio.get_running_loop().time
     started = now()
     parts = bytearray(begun)
     while True:
-        call.hold(len(parts))
+        call.hold_bytes(len(parts))
         due = started + patience + len(parts) / settings.body_bytes_per_second_min
         message = await _next_part(call, min(patience, max(0.0, due - now())))
         parts += message.get("body", b"")
@@ -117,9 +117,9 @@ def decode(decoder: "msgspec.json.Decoder[Any]", body: bytes, *, wrong_type: int
         body.decode()
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        told = explained(decoder.type, error)
-        code = wrong_type if _WRONG_TYPE.match(told) else 422
-        raise HttpError(code, told, hint="see /docs for what this route takes") from None
+        message = validation_message(decoder.type, error)
+        code = wrong_type if _WRONG_TYPE.match(message) else 422
+        raise HttpError(code, message, hint="see /docs for what this route takes") from None
     except msgspec.DecodeError as error:
         raise HttpError(400, f"the body is not valid JSON: {error}") from None
     except UnicodeDecodeError as error:

@@ -53,7 +53,7 @@ class ConfigsIn(msgspec.Struct, forbid_unknown_fields=True):
     configs: dict[str, str | None]
 
 
-@CLUSTER.get("/cluster", "The cluster and its brokers.", answers=Cluster)
+@CLUSTER.get("/cluster", "The cluster and its brokers.", response=Cluster)
 async def get_cluster(call: Call) -> Cluster:
     found = await call.gateway.admin.describe_cluster()
     brokers = [
@@ -63,13 +63,13 @@ async def get_cluster(call: Call) -> Cluster:
     return Cluster(found.cluster_id, found.controller_id, brokers, headrace.__version__)
 
 
-@CLUSTER.get("/brokers", "The numbers of all brokers.", answers=Brokers, **PROXY)
+@CLUSTER.get("/brokers", "The numbers of all brokers.", response=Brokers, **PROXY)
 async def list_brokers(call: Call) -> Brokers:
     found = await call.gateway.admin.describe_cluster()
     return Brokers(sorted(each.node_id for each in found.brokers))
 
 
-@CLUSTER.get("/brokers/{broker}", "One broker.", answers=Broker, errors=(404,))
+@CLUSTER.get("/brokers/{broker}", "One broker.", response=Broker, errors=(404,))
 async def get_broker(call: Call) -> Broker:
     return await _broker(call)
 
@@ -77,7 +77,7 @@ async def get_broker(call: Call) -> Broker:
 @CLUSTER.get(
     "/brokers/{broker}/configs",
     "The configs of a broker.",
-    answers=list[Config],
+    response=list[Config],
     errors=(404,),
 )
 async def broker_configs(call: Call) -> list[Config]:
@@ -90,7 +90,7 @@ async def broker_configs(call: Call) -> list[Config]:
     "Change configs of a broker while it runs.",
     query=ChangeQuery,
     body=ConfigsIn,
-    answers=list[Config],
+    response=list[Config],
     errors=(404, 422),
 )
 async def change_broker_configs(call: Call) -> list[Config]:
@@ -101,7 +101,7 @@ async def change_broker_configs(call: Call) -> list[Config]:
 @CLUSTER.get(
     "/topics/{topic}/configs",
     "The configs of a topic.",
-    answers=list[Config],
+    response=list[Config],
     errors=(404, 422),
 )
 async def topic_configs(call: Call) -> list[Config]:
@@ -113,7 +113,7 @@ async def topic_configs(call: Call) -> list[Config]:
     "Change configs of a topic.",
     query=ChangeQuery,
     body=ConfigsIn,
-    answers=list[Config],
+    response=list[Config],
     errors=(404, 422),
 )
 async def change_topic_configs(call: Call) -> list[Config]:

@@ -9,8 +9,7 @@ from headrace.core.ids import TopicPartition
 from headrace.gateway import MemberSettings
 from headrace.groups.consumer.patterns import matching
 from headrace.web import media
-from headrace.web.consumer_answers import RecordsAnswer
-from headrace.web.consumer_shapes import (
+from headrace.web.consumer_types import (
     WAIT_MS_MAX,
     InstanceMade,
     NewInstance,
@@ -23,22 +22,23 @@ from headrace.web.consumer_shapes import (
     Subscription,
     SubscriptionOut,
 )
-from headrace.web.door import while_connected
 from headrace.web.errors import (
     FORMAT_MISMATCH,
     ILLEGAL_STATE,
     INVALID_CONSUMER_CONFIG,
     HttpError,
 )
-from headrace.web.instances import Given, Instance, new_name
+from headrace.web.instances import Instance, UnacknowledgedPositions, new_name
 from headrace.web.operations import PROXY, Call, Operations
 from headrace.web.record_formats import RecordOut
+from headrace.web.records_response import RecordsResponse
+from headrace.web.state import while_connected
 
 CONSUMERS = Operations("consumers", PROXY)
 
 _BASE = "/consumers/{group}/instances/{instance}"
 _MEDIA = {"json": media.KAFKA_JSON, "binary": media.KAFKA_BINARY, "text": media.JSON}
-_GIVES = (media.KAFKA_BINARY, media.KAFKA_JSON, media.KAFKA, media.JSON)
+_RESPONSE_TYPES = (media.KAFKA_BINARY, media.KAFKA_JSON, media.KAFKA, media.JSON)
 
 
 @CONSUMERS.post(
@@ -46,7 +46,7 @@ _GIVES = (media.KAFKA_BINARY, media.KAFKA_JSON, media.KAFKA, media.JSON)
     "Create a consumer instance in a group.",
     body=NewInstance,
     body_required=False,
-    answers=InstanceMade,
+    response=InstanceMade,
     errors=(409, 422, 429),
 )
 async def create_instance(call: Call) -> InstanceMade:
@@ -54,19 +54,19 @@ async def create_instance(call: Call) -> InstanceMade:
     group, name = call.path["group"], wanted.id or wanted.name or new_name()
     if name in (".", ".."):
         raise HttpError(422, f"an instance cannot be named {name!r}: no address would lead to it")
-    instances = call.door.instances
-    instances.check_room(group, name)
+    instances = call.state.instances
+    instances.check_limit(group, name)
     reset = _choice("auto.offset.reset", wanted.auto_offset_reset or "latest", _RESETS)
     records_media = _MEDIA[_choice("format", (wanted.format or "binary").lower(), tuple(_MEDIA))]
     min_bytes = _number("fetch.min.bytes", wanted.fetch_min_bytes, wanted.response_min_bytes)
     timeout_ms = _number(
         "consumer.request.timeout.ms", wanted.consumer_request_timeout_ms, wanted.request_wait_ms
     )
-    given = Given()
+    unacknowledged = UnacknowledgedPositions()
     settings = MemberSettings(offset_reset=reset)
-    member = await call.gateway.join(group, settings=settings, on_revoked=given.forget)
+    member = await call.gateway.join(group, settings=settings, on_revoked=unacknowledged.forget)
     auto_commit = wanted.auto_commit_enable in (None, True, "true")
-    instance = Instance(group, name, records_media, member, given, auto_commit=auto_commit)
+    instance = Instance(group, name, records_media, member, unacknowledged, auto_commit=auto_commit)
     if min_bytes is not None:
         instance.min_bytes = min_bytes
     if timeout_ms is not None:
@@ -79,7 +79,7 @@ async def create_instance(call: Call) -> InstanceMade:
 
 @CONSUMERS.delete(_BASE, "Close a consumer instance.", status=204, errors=(404,))
 async def delete_instance(call: Call) -> None:
-    await call.door.instances.remove(call.path["group"], call.path["instance"])
+    await call.state.instances.remove(call.path["group"], call.path["instance"])
 
 
 @CONSUMERS.post(
@@ -94,14 +94,14 @@ async def subscribe(call: Call) -> None:
     if bool(wanted.topics) == (wanted.topic_pattern is not None):
         raise HttpError(ILLEGAL_STATE, "give topics or a topic_pattern, one of them")
     instance = _instance(call)
-    async with instance.turn():
+    async with instance.exclusive():
         await instance.subscribe(wanted.topics or (), wanted.topic_pattern)
 
 
 @CONSUMERS.get(
     f"{_BASE}/subscription",
     "What an instance is subscribed to.",
-    answers=SubscriptionOut,
+    response=SubscriptionOut,
     errors=(404,),
 )
 async def get_subscription(call: Call) -> SubscriptionOut:
@@ -116,7 +116,7 @@ async def get_subscription(call: Call) -> SubscriptionOut:
 @CONSUMERS.delete(f"{_BASE}/subscription", "Unsubscribe.", status=204, errors=(404,))
 async def unsubscribe(call: Call) -> None:
     instance = _instance(call)
-    async with instance.turn():
+    async with instance.exclusive():
         await instance.unsubscribe()
 
 
@@ -130,14 +130,14 @@ async def unsubscribe(call: Call) -> None:
 async def assign(call: Call) -> None:
     instance = _instance(call)
     partitions = [each.where() for each in call.body.partitions]
-    async with instance.turn():
+    async with instance.exclusive():
         await instance.assign(partitions)
 
 
 @CONSUMERS.get(
     f"{_BASE}/assignments",
     "The partitions that an instance reads now.",
-    answers=Partitions,
+    response=Partitions,
     errors=(404,),
 )
 async def get_assignments(call: Call) -> Partitions:
@@ -180,13 +180,13 @@ async def seek_to_end(call: Call) -> None:
 @CONSUMERS.get(
     f"{_BASE}/positions",
     "The offsets of the next records.",
-    answers=Offsets,
+    response=Offsets,
     errors=(404, 409),
 )
 async def get_positions(call: Call) -> Offsets:
     instance = _instance(call)
     instance.check_reading()
-    async with instance.turn():
+    async with instance.exclusive():
         member = instance.member
         found = [(where, await member.position(where)) for where in member.assignment]
     return Offsets([PartitionOffset(*where, offset) for where, offset in found])
@@ -198,8 +198,8 @@ async def get_positions(call: Call) -> Offsets:
     "that is shorter), or until there are fetch.min.bytes or max_bytes of them. Reading again says "
     "that what was read before is processed, which auto.commit.enable then commits.",
     query=RecordsQuery,
-    answers=list[RecordOut],
-    produces=_GIVES,
+    response=list[RecordOut],
+    produces=_RESPONSE_TYPES,
     errors=(404, 409, 416, 429),
     is_raw=True,
     chooses_media=True,
@@ -209,14 +209,14 @@ async def read_records(call: Call) -> None:
     call.media = _records_media(call, instance)
     instance.check_reading()
     query: RecordsQuery = call.query
-    async with instance.answering(call):
+    async with instance.responding(call):
         await instance.commit_delivered()
         try:
-            answer = RecordsAnswer(call, instance, query.bytes_at_most())
-            await while_connected(call, answer.run(query.wait_ms(instance.request_timeout_ms)))
+            response = RecordsResponse(call, instance, query.bytes_at_most())
+            await while_connected(call, response.run(query.wait_ms(instance.request_timeout_ms)))
         except BaseException:
             # Nobody has seen these, or not all: the next request gets them again.
-            instance.take_back()
+            instance.rewind_unacknowledged()
             raise
     _instance(call)  # the time it was used counts from now
 
@@ -232,7 +232,7 @@ async def read_records(call: Call) -> None:
 async def commit_offsets(call: Call) -> None:
     instance = _instance(call)
     wanted: OffsetsToCommit | None = call.body
-    async with instance.turn():
+    async with instance.exclusive():
         if wanted is None or not wanted.offsets:
             instance.check_reading()
             await instance.member.commit()
@@ -251,14 +251,14 @@ async def commit_offsets(call: Call) -> None:
     "The offsets that the group has committed, for the given partitions or those of the instance.",
     body=Partitions,
     body_required=False,
-    answers=Offsets,
+    response=Offsets,
     errors=(404, 409, 422),
 )
 async def get_committed(call: Call) -> Offsets:
     instance = _instance(call)
     wanted: Partitions | None = call.body
     partitions = None if wanted is None else [each.where() for each in wanted.partitions]
-    async with instance.turn():
+    async with instance.exclusive():
         found = await instance.member.committed(partitions)
     return Offsets(
         [
@@ -299,7 +299,7 @@ def _records_media(call: Call, instance: Instance) -> str:
     """The format is the instance's; the client may call it by a name that leaves it open."""
     accept = call.header(b"accept")
     try:
-        return media.answer_type(accept, (instance.media, media.KAFKA, media.JSON))
+        return media.response_type(accept, (instance.media, media.KAFKA, media.JSON))
     except HttpError as error:
         if accept is None or not media.names_a_format(accept):
             raise
@@ -311,22 +311,22 @@ def _records_media(call: Call, instance: Instance) -> str:
 
 
 def _instance(call: Call) -> Instance:
-    return call.door.instances.get(call.path["group"], call.path["instance"])
+    return call.state.instances.get(call.path["group"], call.path["instance"])
 
 
-async def _seek(call: Call, places: Mapping[TopicPartition, int | OffsetSpec]) -> None:
+async def _seek(call: Call, positions: Mapping[TopicPartition, int | OffsetSpec]) -> None:
     instance = _instance(call)
     instance.check_reading()
-    async with instance.turn():
+    async with instance.exclusive():
         ours = instance.member.assignment
-        for where in places:
+        for where in positions:
             if where not in ours:
                 raise HttpError(
                     ILLEGAL_STATE,
                     f"{where} is not assigned to this instance now",
                     hint="GET \u2026/assignments lists what is; read once to join the group",
                 )
-        for where, place in places.items():
+        for where, place in positions.items():
             # Found out now: what is produced after the answer comes after the end.
             offset = place
             if isinstance(place, OffsetSpec):

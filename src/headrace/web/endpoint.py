@@ -10,12 +10,12 @@ import msgspec
 
 from headrace.core.errors import HeadraceError
 from headrace.web import bodies, media
-from headrace.web.allowed import explained
-from headrace.web.errors import HttpError, of_failure
+from headrace.web.errors import HttpError, http_error_of
 from headrace.web.operations import Call, Operation, Receive, Scope, Send
+from headrace.web.validation_messages import validation_message
 
 if TYPE_CHECKING:
-    from headrace.web.door import Door
+    from headrace.web.state import HttpState
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ _QUERY_FIELDS_MAX = 100
 class Endpoint:
     """All operations of one path, as an ASGI application."""
 
-    def __init__(self, door: "Door", operations: Sequence[Operation]) -> None:
-        self._door = door
+    def __init__(self, state: "HttpState", operations: Sequence[Operation]) -> None:
+        self._state = state
         self._path = operations[0].path
         self._by_method = {operation.method: operation for operation in operations}
         get = self._by_method.get("GET")
@@ -44,15 +44,15 @@ class Endpoint:
 
         async def counted(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                self._door.counts.add(method, self._path, message["status"])
+                self._state.request_counts.add(method, self._path, message["status"])
             await send(message)
 
-        call = Call(self._door, scope, receive, counted)
+        call = Call(self._state, scope, receive, counted)
         try:
             await self._serve(call, method)
         finally:
             if call.held_bytes:
-                call.hold(0)
+                call.hold_bytes(0)
 
     async def _serve(self, call: Call, method: str) -> None:
         scope = call.scope
@@ -61,33 +61,33 @@ class Endpoint:
             if operation is None:
                 raise self._wrong_method(method)
             # Where nothing is to be told, no type is wrong.
-            if operation.answers is not None and not operation.chooses_media:
-                call.media = media.answer_type(call.header(b"accept"), operation.produces)
+            if operation.response is not None and not operation.chooses_media:
+                call.media = media.response_type(call.header(b"accept"), operation.produces)
             call.query = read_query(scope["query_string"], operation.query)
             if operation.is_raw:
                 await operation.handler(call)
                 return
             if operation.body is not None:
                 call.body = await self._body(call, operation)
-            answer = await operation.handler(call)
-        except bodies.ClientGone:
+            result = await operation.handler(call)
+        except bodies.ClientDisconnected:
             return
         except asyncio.CancelledError:
             if call.is_interrupted:
                 return
             raise
         except HeadraceError as error:
-            await send_error(call.send, of_failure(error))
+            await send_error(call.send, http_error_of(error))
             return
         except Exception:
             logger.exception("an HTTP request failed: method=%s path=%s", method, scope["raw_path"])
             hint = "this is a fault of the broker; its log says more"
             await send_error(call.send, HttpError(500, "internal error", hint=hint))
             return
-        await send_answer(call, operation.status, answer)
+        await send_response(call, operation.status, result)
 
     async def _body(self, call: Call, operation: Operation) -> Any:
-        body = await bodies.whole(call)
+        body = await bodies.read_whole(call)
         if not body and not operation.body_required:
             return None
         media.content_type(call.header(b"content-type"), operation.consumes)
@@ -124,16 +124,18 @@ def read_query(text: bytes, kind: type[msgspec.Struct]) -> Any:
     except msgspec.ValidationError as error:
         fields = ", ".join(field.encode_name for field in msgspec.structs.fields(kind))
         hint = f"the query may have: {fields}" if fields else "this route takes no query"
-        raise HttpError(422, f"in the query: {explained(kind, error)}", hint=hint) from None
+        raise HttpError(
+            422, f"in the query: {validation_message(kind, error)}", hint=hint
+        ) from None
 
 
-async def send_answer(call: Call, status: int, answer: Any) -> None:
+async def send_response(call: Call, status: int, result: Any) -> None:
     """A whole answer: a value as JSON, bytes as they are, None as no content."""
-    if answer is None:
+    if result is None:
         await send_bytes(call.send, 204 if status == 200 else status, b"", [])
         return
-    body = answer if isinstance(answer, bytes) else _encode(answer)
-    headers = [(b"content-type", call.media.encode()), *call.answer_headers]
+    body = result if isinstance(result, bytes) else _encode(result)
+    headers = [(b"content-type", call.media.encode()), *call.response_headers]
     await send_bytes(call.send, status, body, headers)
 
 

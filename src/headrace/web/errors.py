@@ -133,13 +133,13 @@ _UNPROCESSABLE: Final = frozenset(
     }
 )
 # Nobody answered in time, however often that was tried already: for whoever asks us it may pass.
-_UNANSWERED: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION})
+_NO_RESPONSE: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION})
 RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 
 
-def may_pass(error: HeadraceError) -> bool:
+def is_transient(error: HeadraceError) -> bool:
     """Whether the same request may well work a little later."""
-    return error.retriable or error.code in _UNANSWERED
+    return error.retriable or error.code in _NO_RESPONSE
 
 
 def no_partition(topic: str, partition: int, count: int) -> HttpError:
@@ -152,7 +152,7 @@ def no_partition(topic: str, partition: int, count: int) -> HttpError:
     )
 
 
-def of_failure(error: HeadraceError) -> HttpError:
+def http_error_of(error: HeadraceError) -> HttpError:
     """The answer to a request that an error of the house has stopped."""
     if isinstance(error, HttpError):
         return error
@@ -162,7 +162,7 @@ def of_failure(error: HeadraceError) -> HttpError:
         return HttpError(known[0], message, hint=error.hint or known[1], kafka_error=code.name)
     if code in _UNPROCESSABLE:
         return HttpError(422, message, hint=error.hint, kafka_error=code.name)
-    if may_pass(error):
+    if is_transient(error):
         hint = error.hint or "this may pass: send the request again"
         return HttpError(RETRY, message, hint=hint, kafka_error=code.name, headers=RETRY_AFTER)
     return HttpError(UNEXPECTED, message, hint=error.hint, kafka_error=code.name)

@@ -14,13 +14,13 @@ from headrace.client.core.group_models import GroupListing, PartitionLag
 from headrace.core.errors import HeadraceError
 from headrace.core.metrics import Family, Metric, Sample
 
-KEPT_SECONDS: Final = 5.0
+CACHE_SECONDS: Final = 5.0
 # In alphabetical order; the others are counted as left out.
 GROUPS_MAX: Final = 500
 PARTITIONS_MAX: Final = 10_000
 GROUPS_AT_ONCE: Final = 50
 # Groups that are still being loaded must not hold up all the other metrics.
-ANSWER_SECONDS: Final = 3.0
+COLLECT_SECONDS_MAX: Final = 3.0
 
 GROUPS: Final = Metric("headrace_groups", "gauge", "Groups by state.", ("type", "state"))
 LAG: Final = Metric(
@@ -78,14 +78,14 @@ class GroupMetrics:
                 # Elsewhere, since loading would hold up the event loop.
                 await asyncio.to_thread(self._admin)
                 self._loaded = True
-            if self._seconds() - self._found_at >= KEPT_SECONDS:
+            if self._seconds() - self._found_at >= CACHE_SECONDS:
                 self._found = await self._find()
                 self._found_at = self._seconds()
             return self._found
 
     async def _find(self) -> list[Family]:
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(COLLECT_SECONDS_MAX):
                 groups = sorted(await self._admin().list_groups(), key=lambda group: group.group_id)
         except (HeadraceError, TimeoutError):
             self._failures += 1
@@ -111,7 +111,7 @@ class GroupMetrics:
     async def _lags_of(self, groups: Sequence[str]) -> list[Sample]:
         """Of all together or, should that fail, of each that will answer."""
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(COLLECT_SECONDS_MAX):
                 found = await self._admin().group_lags(groups, members=False)
         except (HeadraceError, TimeoutError) as error:
             if len(groups) == 1 or isinstance(error, TimeoutError):

@@ -9,7 +9,7 @@ import msgspec
 from headrace.client.core.group_models import CommittedOffset, GroupDescription, PartitionLag
 from headrace.client.core.models import EARLIEST, LATEST, OffsetSpec, at_time
 from headrace.core.ids import TopicPartition
-from headrace.web.consumer_shapes import Offsets, PartitionName, PartitionOffset
+from headrace.web.consumer_types import Offsets, PartitionName, PartitionOffset
 from headrace.web.errors import GROUP_NOT_FOUND, HttpError, no_partition
 from headrace.web.operations import Call, Operations
 from headrace.web.record_formats import Offset, Timestamp
@@ -84,7 +84,7 @@ class Moved(msgspec.Struct):
     after: int
 
 
-@GROUPS.get("/groups", "All groups.", answers=list[GroupListed])
+@GROUPS.get("/groups", "All groups.", response=list[GroupListed])
 async def list_groups(call: Call) -> list[GroupListed]:
     found = await call.gateway.admin.list_groups()
     listed = [GroupListed(each.group_id, each.state, each.group_type) for each in found]
@@ -92,7 +92,7 @@ async def list_groups(call: Call) -> list[GroupListed]:
 
 
 @GROUPS.get(
-    "/groups/{group}", "One group: its members and their lag.", answers=Group, errors=(404,)
+    "/groups/{group}", "One group: its members and their lag.", response=Group, errors=(404,)
 )
 async def get_group(call: Call) -> Group:
     described = await _describe(call)
@@ -127,7 +127,7 @@ async def delete_group(call: Call) -> None:
     await call.gateway.admin.delete_groups([call.path["group"]])
 
 
-@GROUPS.get("/groups/{group}/lag", "How far a group is behind.", answers=list[Lag], errors=(404,))
+@GROUPS.get("/groups/{group}/lag", "How far a group is behind.", response=list[Lag], errors=(404,))
 async def get_lag(call: Call) -> list[Lag]:
     await _describe(call)
     return await _lag(call)
@@ -136,7 +136,7 @@ async def get_lag(call: Call) -> list[Lag]:
 @GROUPS.get(
     "/groups/{group}/offsets",
     "What a group has committed: the offset of the next record of each partition.",
-    answers=Offsets,
+    response=Offsets,
 )
 async def get_group_offsets(call: Call) -> Offsets:
     found = await call.gateway.offsets(call.path["group"])
@@ -170,7 +170,7 @@ async def commit_group_offsets(call: Call) -> None:
     "/groups/{group}/reset",
     "Set a group without members to another place; dry_run only tells what would be.",
     body=Reset,
-    answers=list[Moved],
+    response=list[Moved],
     errors=(404, 409, 422),
 )
 async def reset_group(call: Call) -> list[Moved]:
@@ -182,7 +182,9 @@ async def reset_group(call: Call) -> list[Moved]:
     committed = await call.gateway.offsets(call.path["group"])
     before = {where: found.offset for where, found in committed.items()}
     chosen = await _chosen(call, wanted, before)
-    after = {where: await _place(call, wanted, where, before.get(where)) for where in chosen}
+    after = {
+        where: await _target_offset(call, wanted, where, before.get(where)) for where in chosen
+    }
     if not wanted.dry_run:
         await call.gateway.reset(call.path["group"], after)
     return [Moved(*where, before.get(where), after[where]) for where in sorted(after)]
@@ -211,7 +213,9 @@ async def _chosen(
     return list(chosen)
 
 
-async def _place(call: Call, wanted: Reset, where: TopicPartition, before: int | None) -> int:
+async def _target_offset(
+    call: Call, wanted: Reset, where: TopicPartition, before: int | None
+) -> int:
     spec: OffsetSpec | None = None
     if wanted.to is not None:
         spec = EARLIEST if wanted.to == "earliest" else LATEST

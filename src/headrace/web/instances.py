@@ -32,10 +32,10 @@ logger = logging.getLogger(__name__)
 Records = dict[TopicPartition, list[Record]]
 _CHECKS_PER_TIMEOUT = 10
 # How long the end of an instance waits for the request that it is serving.
-_LAST_ANSWER_SECONDS: Final = 1.0
+_LAST_RESPONSE_SECONDS: Final = 1.0
 
 
-class Given(dict[TopicPartition, int]):
+class UnacknowledgedPositions(dict[TopicPartition, int]):
     """Where the records begin that were taken for an answer and are not known to be received."""
 
     def forget(self, partitions: Sequence[TopicPartition]) -> None:
@@ -53,7 +53,7 @@ class Instance:
         name: str,
         media: str,
         member: GatewayMember,
-        given: Given,
+        unacknowledged: UnacknowledgedPositions,
         *,
         auto_commit: bool,
     ) -> None:
@@ -74,9 +74,9 @@ class Instance:
         self.last_used = asyncio.get_running_loop().time()
         self._auto_commit = auto_commit
         self._delivered = False
-        self._given = given
+        self._unacknowledged = unacknowledged
         self._polling: asyncio.Future[Records] | None = None
-        self._answering: Call | None = None
+        self._responding: Call | None = None
         self._is_closed = False
 
     @property
@@ -123,21 +123,21 @@ class Instance:
         self.is_assigned = True
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    async def exclusive(self) -> AsyncIterator[None]:
         """The instance for one request; whoever comes after its end is told so."""
         async with self.lock:
             self._check_open()
             yield
 
     @asynccontextmanager
-    async def answering(self, call: Call) -> AsyncIterator[None]:
+    async def responding(self, call: Call) -> AsyncIterator[None]:
         """A turn whose answer may take as long as its client likes, unless the instance ends."""
-        async with self.turn():
-            self._answering = call
+        async with self.exclusive():
+            self._responding = call
             try:
                 yield
             finally:
-                self._answering = None
+                self._responding = None
 
     async def poll(
         self, timeout_ms: float, max_records: int, wants: Wants | None = None
@@ -166,22 +166,22 @@ class Instance:
         found = await self.member.poll(timeout_ms, max_records, wants)
         # Before anything is awaited: positions have moved, and partitions may go from here on.
         for where, records in found.items():
-            self._given.setdefault(where, records[0].offset)
+            self._unacknowledged.setdefault(where, records[0].offset)
         return found
 
-    def delivered(self) -> None:
+    def mark_delivered(self) -> None:
         """What was polled has been sent to the client."""
-        if self._given:
-            self._given.clear()
+        if self._unacknowledged:
+            self._unacknowledged.clear()
             self._delivered = True
 
-    def take_back(self) -> None:
+    def rewind_unacknowledged(self) -> None:
         """Go back to where the answer began, in what has been ours all the time."""
         ours = set(self.member.assignment)
-        for where, first in self._given.items():
+        for where, first in self._unacknowledged.items():
             if where in ours:
                 self.member.seek(where, first)
-        self._given.clear()
+        self._unacknowledged.clear()
 
     async def commit_delivered(self) -> None:
         """With auto.commit.enable: commit what was handed out so far."""
@@ -194,7 +194,7 @@ class Instance:
         self._is_closed = True
         if self._polling is not None:
             self._polling.cancel()
-        await self._last_turn()
+        await self._lock_for_close()
         try:
             await self.commit_delivered()
         finally:
@@ -203,14 +203,14 @@ class Instance:
             finally:
                 self.lock.release()
 
-    async def _last_turn(self) -> None:
+    async def _lock_for_close(self) -> None:
         """Take the lock; a client that does not read its answer is not waited for."""
         try:
-            async with asyncio.timeout(_LAST_ANSWER_SECONDS):
+            async with asyncio.timeout(_LAST_RESPONSE_SECONDS):
                 await self.lock.acquire()
         except TimeoutError:
-            if self._answering is not None:
-                self._answering.hang_up()
+            if self._responding is not None:
+                self._responding.abort()
             await self.lock.acquire()
 
     def _check_open(self) -> None:
@@ -232,7 +232,7 @@ class Instances:
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def check_room(self, group: str, name: str) -> None:
+    def check_limit(self, group: str, name: str) -> None:
         """Refuse a name that is taken, and one instance more than are kept."""
         if (group, name) in self._by_name:
             raise HttpError(

@@ -58,7 +58,7 @@ FORMATS: Final[dict[str, Formats]] = {
     KAFKA: Formats("binary", "binary"),
 }
 # As clients of earlier versions name the same: application/vnd.kafka.json.v1+json, without v1, …
-_OLDER: Final = re.compile(r"application/vnd\.kafka((?:\.(?:json|binary))?)(?:\.v1)?\+json")
+_OLDER_NAME: Final = re.compile(r"application/vnd\.kafka((?:\.(?:json|binary))?)(?:\.v1)?\+json")
 _EMBEDDED: Final = re.compile(r"application/vnd\.kafka\.(\w+)\.v2\+json")
 
 
@@ -66,7 +66,7 @@ _EMBEDDED: Final = re.compile(r"application/vnd\.kafka\.(\w+)\.v2\+json")
 def content_type(header: bytes | None, accepted: tuple[str, ...]) -> str:
     """The type of a request's body, one of `accepted`."""
     offered = "" if header is None else header.decode("latin-1").partition(";")[0].strip().lower()
-    offered = _today(offered)
+    offered = _current_name(offered)
     if offered in accepted:
         return offered
     if any(f"vnd.kafka.{name}." in offered for name in _NEED_SCHEMAS):
@@ -80,7 +80,7 @@ def content_type(header: bytes | None, accepted: tuple[str, ...]) -> str:
 
 
 @lru_cache(256)
-def answer_type(accept: bytes | None, offered: tuple[str, ...]) -> str:
+def response_type(accept: bytes | None, offered: tuple[str, ...]) -> str:
     """The type to answer with, by the client's preference and then by ours."""
     if accept is None:
         return offered[0]
@@ -107,8 +107,8 @@ def names_a_format(accept: bytes) -> bool:
     return any(_EMBEDDED.fullmatch(name) for name, _ in _wanted(accept.decode("latin-1")))
 
 
-def _today(name: str) -> str:
-    older = _OLDER.fullmatch(name)
+def _current_name(name: str) -> str:
+    older = _OLDER_NAME.fullmatch(name)
     return name if older is None else f"application/vnd.kafka{older[1]}.v2+json"
 
 
@@ -124,7 +124,7 @@ def _wanted(accept: str) -> list[tuple[str, float]]:
                 except ValueError:
                     quality = 0.0
         # A pattern with a star is worth a little less, so that a type asked for by name wins.
-        found.append((_today(name.lower()), quality - 0.0001 * name.count("*")))
+        found.append((_current_name(name.lower()), quality - 0.0001 * name.count("*")))
     return found
 
 

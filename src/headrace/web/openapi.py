@@ -48,16 +48,16 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
 def _schemas(operations: Sequence[Operation]) -> tuple[dict[Any, Any], dict[str, Any]]:
     kinds: list[Any] = [ErrorBody]
     for operation in operations:
-        for kind in (operation.body, *_answers(operation), operation.query):
+        for kind in (operation.body, *_response_types(operation), operation.query):
             if kind is not None and kind not in kinds:
                 kinds.append(kind)
     made, components = msgspec.json.schema_components(kinds, ref_template=_REF)
     return dict(zip(map(_key, kinds), made, strict=True)), components
 
 
-def _answers(operation: Operation) -> tuple[Any, ...]:
-    answers = operation.answers
-    return answers if isinstance(answers, tuple) else (answers,)
+def _response_types(operation: Operation) -> tuple[Any, ...]:
+    types = operation.response
+    return types if isinstance(types, tuple) else (types,)
 
 
 def _key(kind: Any) -> Any:
@@ -153,10 +153,10 @@ def _request_body(operation: Operation, schemas: dict[Any, Any]) -> dict[str, An
 
 def _responses(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
     responses: dict[str, Any] = {}
-    if operation.answers is None:
+    if operation.response is None:
         responses[str(operation.status)] = {"description": "Done."}
     else:
-        choices = [schemas[_key(kind)] for kind in _answers(operation)]
+        choices = [schemas[_key(kind)] for kind in _response_types(operation)]
         schema = choices[0] if len(choices) == 1 else {"anyOf": choices}
         content = {}
         for name in operation.produces:

@@ -2,7 +2,7 @@
 
 TOPICS = Operations("topics")
 
-@TOPICS.get("/topics/{topic}", "One topic with its partitions.", answers=Topic, errors=(404,))
+@TOPICS.get("/topics/{topic}", "One topic with its partitions.", response=Topic, errors=(404,))
 async def describe(call: Call) -> Topic: ...
 """
 
@@ -17,7 +17,7 @@ from headrace.web.errors import HttpError
 
 if TYPE_CHECKING:
     from headrace.gateway import Gateway
-    from headrace.web.door import Door
+    from headrace.web.state import HttpState
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -62,21 +62,21 @@ class Call:
     """One request on its way through a handler."""
 
     __slots__ = (
-        "answer_headers",
         "body",
-        "door",
         "held_bytes",
         "is_interrupted",
         "media",
         "path",
         "query",
         "receive",
+        "response_headers",
         "scope",
         "send",
+        "state",
     )
 
-    def __init__(self, door: "Door", scope: Scope, receive: Receive, send: Send) -> None:
-        self.door = door
+    def __init__(self, state: "HttpState", scope: Scope, receive: Receive, send: Send) -> None:
+        self.state = state
         self.scope = scope
         self.receive = receive
         self.send = send
@@ -87,7 +87,7 @@ class Call:
         self.body: Any = None
         self.media = media.JSON
         """The content type of the answer."""
-        self.answer_headers: list[tuple[bytes, bytes]] = []
+        self.response_headers: list[tuple[bytes, bytes]] = []
         self.held_bytes = 0
         """What of the body counts against the limit of the door."""
         self.is_interrupted = False
@@ -95,7 +95,7 @@ class Call:
 
     @property
     def gateway(self) -> "Gateway":
-        return self.door.gateway
+        return self.state.gateway
 
     @property
     def is_gone(self) -> bool:
@@ -103,12 +103,12 @@ class Call:
         connection = self.scope.get(CONNECTION)
         return connection is not None and connection.transport.is_closing()
 
-    def hold(self, count: int) -> None:
+    def hold_bytes(self, count: int) -> None:
         """So many bytes of the body are held from now on; refused if the door holds too many."""
-        self.door.held.change(self.held_bytes, count)
+        self.state.body_memory.resize(self.held_bytes, count)
         self.held_bytes = count
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         """Drop the connection, with what its client has not read yet."""
         connection = self.scope.get(CONNECTION)
         if connection is not None:
@@ -145,7 +145,7 @@ class Operation:
     body: Any = None
     body_required: bool = True
     consumes: tuple[str, ...] = media.METADATA
-    answers: Any = None
+    response: Any = None
     """The type of the answer, or several."""
     status: int = 200
     produces: tuple[str, ...] = media.METADATA

@@ -29,17 +29,17 @@ class Health(msgspec.Struct):
     status: str
 
 
-@PAGES.get("/", "An empty object, as REST Proxy answers here.", answers=dict[str, Any], **PROXY)
+@PAGES.get("/", "An empty object, as REST Proxy answers here.", response=dict[str, Any], **PROXY)
 async def root(_: Call) -> dict[str, Any]:
     return {}
 
 
-@PAGES.get("/healthz", "Whether the process answers.", answers=Health)
+@PAGES.get("/healthz", "Whether the process answers.", response=Health)
 async def healthz(_: Call) -> Health:
     return Health("ok")
 
 
-@PAGES.get("/readyz", "Whether requests can be served.", answers=Health, errors=(503,))
+@PAGES.get("/readyz", "Whether requests can be served.", response=Health, errors=(503,))
 async def readyz(call: Call) -> Health:
     try:
         async with asyncio.timeout(_READY_SECONDS):
@@ -55,19 +55,21 @@ async def readyz(call: Call) -> Health:
 @PAGES.get(
     "/metrics",
     "Metrics in Prometheus' text format.",
-    answers=str,
+    response=str,
     produces=(CONTENT_TYPE,),
 )
 async def metrics(call: Call) -> bytes:
-    return await render(call.door.sources)
+    return await render(call.state.sources)
 
 
-@PAGES.get("/openapi.json", "This document.", answers=dict[str, Any])
+@PAGES.get("/openapi.json", "This document.", response=dict[str, Any])
 async def openapi(_: Call) -> bytes:
     return _document()
 
 
-@PAGES.get("/docs", "This API for people, to read and to try.", answers=str, produces=(media.HTML,))
+@PAGES.get(
+    "/docs", "This API for people, to read and to try.", response=str, produces=(media.HTML,)
+)
 async def docs(call: Call) -> bytes:
     return _asset(call, "docs.html")
 
@@ -75,7 +77,7 @@ async def docs(call: Call) -> bytes:
 @PAGES.get(
     "/docs/{asset}",
     "A part of that page.",
-    answers=str,
+    response=str,
     produces=("text/javascript; charset=utf-8", "text/css"),
     errors=(404,),
 )
@@ -101,7 +103,7 @@ def _asset(call: Call, name: str) -> bytes:
     if content is None:
         raise HttpError(404, f"this page has no part {name[:40]!r}")
     call.media = _TYPES[name[name.rindex(".") :]]
-    call.answer_headers += [
+    call.response_headers += [
         (b"content-security-policy", _STRICT),
         (b"x-content-type-options", b"nosniff"),
     ]

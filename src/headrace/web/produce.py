@@ -13,7 +13,7 @@ import msgspec
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.gateway import IdempotencyKeyReused, NotAttempted, OutRecord, Produced
 from headrace.web import bodies, media
-from headrace.web.endpoint import send_answer
+from headrace.web.endpoint import send_response
 from headrace.web.errors import (
     FORBIDDEN,
     NOT_ALLOWED,
@@ -21,7 +21,7 @@ from headrace.web.errors import (
     TOO_MANY_RECORDS,
     UNEXPECTED,
     HttpError,
-    may_pass,
+    is_transient,
 )
 from headrace.web.operations import Call, Operations
 from headrace.web.produce_stream import StreamSummary, produce_failure, produce_lines
@@ -94,8 +94,8 @@ class ProduceAnswer(msgspec.Struct):
 
 _decoder = msgspec.json.Decoder(ProduceBody)
 _encode = msgspec.json.Encoder().encode
-_TAKES = (*media.RECORDS, media.NDJSON)
-_GIVES = (*media.PROXY, media.NDJSON)
+_REQUEST_TYPES = (*media.RECORDS, media.NDJSON)
+_RESPONSE_TYPES = (*media.PROXY, media.NDJSON)
 
 
 @RECORDS.post(
@@ -103,9 +103,9 @@ _GIVES = (*media.PROXY, media.NDJSON)
     "Append records; each goes to the partition of its key, or to one after the other.",
     query=ProduceQuery,
     body=ProduceBody,
-    consumes=_TAKES,
-    answers=(ProduceAnswer, StreamSummary),
-    produces=_GIVES,
+    consumes=_REQUEST_TYPES,
+    response=(ProduceAnswer, StreamSummary),
+    produces=_RESPONSE_TYPES,
     errors=(404, 409, 413, 415, 422, 429),
     headers=("Idempotency-Key",),
     is_raw=True,
@@ -119,9 +119,9 @@ async def to_topic(call: Call) -> None:
     "Append records to one partition.",
     query=ProduceQuery,
     body=ProduceBody,
-    consumes=_TAKES,
-    answers=(ProduceAnswer, StreamSummary),
-    produces=_GIVES,
+    consumes=_REQUEST_TYPES,
+    response=(ProduceAnswer, StreamSummary),
+    produces=_RESPONSE_TYPES,
     errors=(404, 409, 413, 415, 422, 429),
     headers=("Idempotency-Key",),
     is_raw=True,
@@ -131,27 +131,27 @@ async def to_partition(call: Call) -> None:
 
 
 async def _produce(call: Call, partition: int | None) -> None:
-    offered = media.content_type(call.header(b"content-type"), _TAKES)
+    offered = media.content_type(call.header(b"content-type"), _REQUEST_TYPES)
     if offered == media.NDJSON:
         if call.header(b"idempotency-key") is not None:
             raise HttpError(422, "a stream of lines cannot have an Idempotency-Key")
         await produce_lines(call, partition, call.query.acks_number, call.query.timeout_ms)
         return
     key = _idempotency_key(call)
-    body = await bodies.whole(call)
+    body = await bodies.read_whole(call)
     await _check_count(call, body, RECORDS_MAX if key is None else KEYED_RECORDS_MAX)
-    async with call.door.turns:
+    async with call.state.loop_slices:
         decoded = bodies.decode(_decoder, body, wrong_type=400)
     _refuse_schemas(decoded)
     records: list[OutRecord] = []
     for some in _slices(decoded.records):
-        async with call.door.turns:
+        async with call.state.loop_slices:
             records += out_records(some, media.FORMATS[offered], partition, first=len(records))
     if key is None:
         produced = await _append(call, records)
     else:
         produced = await _append_once(call, records, key)
-    await send_answer(call, _status(produced), await _answer(call, produced))
+    await send_response(call, _status(produced), await _response(call, produced))
 
 
 async def _check_count(call: Call, body: bytes, limit: int) -> None:
@@ -160,7 +160,7 @@ async def _check_count(call: Call, body: bytes, limit: int) -> None:
         return
     counting = count_records(body)
     while True:
-        async with call.door.turns:
+        async with call.state.loop_slices:
             count = next(counting, None)
         if count is None:
             return
@@ -221,13 +221,13 @@ def _status(produced: Sequence[Produced]) -> int:
     return 200 if codes.isdisjoint(FORBIDDEN) else 403
 
 
-async def _answer(call: Call, produced: Sequence[Produced]) -> ProduceAnswer | bytes:
+async def _response(call: Call, produced: Sequence[Produced]) -> ProduceAnswer | bytes:
     if len(produced) <= SLICE_RECORDS:
         return ProduceAnswer(_offsets(produced))
     head, tail = _encode(ProduceAnswer([])).split(b"[]")
     pieces: list[bytes] = []
     for some in _slices(produced):
-        async with call.door.turns:
+        async with call.state.loop_slices:
             pieces.append(_encode(_offsets(some))[1:-1])
     return b"%b[%b]%b" % (head, b",".join(pieces), tail)
 
@@ -240,9 +240,9 @@ def _offsets(produced: Sequence[Produced]) -> list[ProducedOffset]:
 
 
 def _failed(error: HeadraceError) -> ProducedOffset:
-    told = produce_failure(error)
-    name = msgspec.UNSET if told.kafka_error is None else told.kafka_error
-    return ProducedOffset(None, None, _code(error), told.message, name)
+    failure = produce_failure(error)
+    name = msgspec.UNSET if failure.kafka_error is None else failure.kafka_error
+    return ProducedOffset(None, None, _code(error), failure.message, name)
 
 
 def _code(error: HeadraceError) -> int:
@@ -251,7 +251,9 @@ def _code(error: HeadraceError) -> int:
     # A partition that is not there will not be there soon, whatever Kafka's clients do about it.
     is_there = error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return (
-        RETRY if isinstance(error, NotAttempted) or (may_pass(error) and is_there) else UNEXPECTED
+        RETRY
+        if isinstance(error, NotAttempted) or (is_transient(error) and is_there)
+        else UNEXPECTED
     )
 
 

@@ -12,14 +12,14 @@ import msgspec
 from headrace.core.errors import HeadraceError
 from headrace.gateway import OutRecord
 from headrace.web import bodies, media
-from headrace.web.bodies import ClientGone
-from headrace.web.endpoint import send_answer
+from headrace.web.bodies import ClientDisconnected
+from headrace.web.endpoint import send_response
 from headrace.web.errors import (
     PARTITION_NOT_FOUND,
     TOPIC_NOT_FOUND,
     ErrorBody,
     HttpError,
-    of_failure,
+    http_error_of,
 )
 from headrace.web.operations import Call
 from headrace.web.record_formats import RecordIn, out_records
@@ -64,7 +64,7 @@ class StreamSummary(msgspec.Struct):
     """Why the rest of the stream was not read, where that is so."""
 
 
-class Lines:
+class LineSplitter:
     """Cuts chunks into batches of whole lines."""
 
     def __init__(self, line_bytes_max: int) -> None:
@@ -107,7 +107,7 @@ def in_slices(batch: bytes) -> Iterator[bytes]:
         yield b"\n".join([*lines[start : min(start + SLICE_LINES, len(lines) - 1)], b""])
 
 
-class _Stream:
+class _ProduceStream:
     """One stream of lines into one topic."""
 
     def __init__(self, call: Call, partition: int | None, acks: int, timeout_ms: int) -> None:
@@ -116,7 +116,7 @@ class _Stream:
         self._partition = partition
         self._acks = acks
         self._timeout_ms = timeout_ms
-        self._tells_lines = call.media == media.NDJSON
+        self._reports_each_line = call.media == media.NDJSON
         self._started = False
         self._line = 0
         self._produced = 0
@@ -125,22 +125,22 @@ class _Stream:
         self._partitions: dict[int, PartitionSummary] = {}
 
     async def run(self) -> None:
-        lines = Lines(self._call.door.settings.body_bytes_max)
+        lines = LineSplitter(self._call.state.settings.body_bytes_max)
         try:
             async for chunk in bodies.chunks(self._call):
                 for batch in lines.feed(chunk):
                     for some in in_slices(batch):
                         await self._append(some)
                 if len(lines) > BATCH_BYTES or self._call.held_bytes:
-                    self._call.hold(len(lines))
+                    self._call.hold_bytes(len(lines))
             await self._append(lines.finish())
         except HeadraceError as error:
-            await self._finish(of_failure(error))
+            await self._finish(http_error_of(error))
             return
         await self._finish(None)
 
     async def _append(self, batch: bytes) -> None:
-        async with self._call.door.turns:
+        async with self._call.state.loop_slices:
             numbers, records, results = self._read(batch)
         if records:
             produced = await self._call.gateway.produce(
@@ -155,7 +155,7 @@ class _Stream:
                     results.append(
                         LineResult(number, partition, None, told.error_code, told.message)
                     )
-        await self._tell(results)
+        await self._report(results)
 
     def _read(self, batch: bytes) -> tuple[list[int], list[OutRecord], list[LineResult]]:
         """The good records with the numbers of their lines, and what is wrong with the others."""
@@ -199,12 +199,12 @@ class _Stream:
             known.records += 1
             known.last_offset = offset
 
-    async def _tell(self, results: list[LineResult]) -> None:
+    async def _report(self, results: list[LineResult]) -> None:
         failed = [result for result in results if result.error_code is not None]
         self._failed += len(failed)
-        if not self._tells_lines:
-            room = ERRORS_SHOWN_MAX - len(self._errors)
-            self._errors += failed[: max(0, room)]
+        if not self._reports_each_line:
+            left = ERRORS_SHOWN_MAX - len(self._errors)
+            self._errors += failed[: max(0, left)]
             return
         if results:
             results.sort(key=lambda result: result.line)
@@ -222,7 +222,7 @@ class _Stream:
     async def _finish(self, error: HttpError | None) -> None:
         if error is not None and self._line == 0 and not self._started:
             raise error
-        if self._tells_lines:
+        if self._reports_each_line:
             text = b"" if error is None else _encode(error.body()) + b"\n"
             await self._write(text, more=False)
             return
@@ -237,12 +237,12 @@ class _Stream:
             None if error is None else error.body(),
         )
         status = 200 if error is None else error.status
-        await send_answer(self._call, status, summary)
+        await send_response(self._call, status, summary)
 
 
 def produce_failure(error: HeadraceError) -> HttpError:
     """What became of a record; its topic exists, or nothing would have been tried."""
-    told = of_failure(error)
+    told = http_error_of(error)
     if told.error_code == TOPIC_NOT_FOUND:
         return HttpError(PARTITION_NOT_FOUND, told.message, kafka_error=told.kafka_error)
     return told
@@ -251,6 +251,6 @@ def produce_failure(error: HeadraceError) -> HttpError:
 async def produce_lines(call: Call, partition: int | None, acks: int, timeout_ms: int) -> None:
     """Append every line of the body as a record."""
     try:
-        await _Stream(call, partition, acks, timeout_ms).run()
-    except ClientGone:
+        await _ProduceStream(call, partition, acks, timeout_ms).run()
+    except ClientDisconnected:
         return

@@ -9,10 +9,10 @@ from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.gateway import ReadResult
 from headrace.protocol.records.decode import Record
 from headrace.web import media
-from headrace.web.door import while_connected
 from headrace.web.errors import HttpError, no_partition
 from headrace.web.operations import Call, Operations
 from headrace.web.record_formats import Offset, RecordOut, Timestamp, record_texts
+from headrace.web.state import while_connected
 
 READ = Operations("read")
 
@@ -48,7 +48,7 @@ class ReadQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     "Read a partition from an offset or a time on. Go on behind the last record; where the answer "
     "came in one piece, the header Headrace-Next-Offset says the same.",
     query=ReadQuery,
-    answers=list[RecordOut],
+    response=list[RecordOut],
     produces=(*media.RECORDS, media.NDJSON),
     errors=(404, 416, 422),
     is_raw=True,
@@ -57,14 +57,14 @@ async def read_partition(call: Call) -> None:
     query: ReadQuery = call.query
     if query.offset is not None and query.timestamp is not None:
         raise HttpError(422, "give an offset or a timestamp, not both")
-    await _Answer(call, query).run()
+    await _RecordsResponse(call, query).run()
 
 
 def _size(record: Record) -> int:
     return len(record.value or b"") + len(record.key or b"")
 
 
-class _Answer:
+class _RecordsResponse:
     """Writes records as they are read, in small pieces, at the pace of the client."""
 
     def __init__(self, call: Call, query: ReadQuery) -> None:
@@ -84,9 +84,9 @@ class _Answer:
         result = await self._first(query)
         # Where the first look has seen the end: later records are for the next request.
         end = result.high_watermark
-        if self._is_over(result, end):
+        if self._is_complete(result, end):
             # Most answers: small enough to be sent in one go.
-            body = b"".join([piece async for piece in self._pieces(result)])
+            body = b"".join([piece async for piece in self._chunks(result)])
             body = body if self._lines else b"[%b]" % body
             length = (b"content-length", b"%d" % len(body))
             await self._start(result, length, (b"headrace-next-offset", b"%d" % result.next_offset))
@@ -99,12 +99,12 @@ class _Answer:
         await self._send(b"" if self._lines else b"[")
         is_over = False
         while True:
-            async for piece in self._pieces(result):
+            async for piece in self._chunks(result):
                 await self._send(piece)
             if is_over:
                 break
             result = await self._read(result.next_offset, None, 0)
-            is_over = self._is_over(result, end)
+            is_over = self._is_complete(result, end)
         await self._send(b"" if self._lines else b"]", more=False)
 
     async def _first(self, query: ReadQuery) -> ReadResult:
@@ -129,9 +129,9 @@ class _Answer:
             max_records=min(self._left_count, _READ_RECORDS),
             wait_ms=wait_ms,
         )
-        return self._cut(result)
+        return self._within_limits(result)
 
-    def _cut(self, result: ReadResult) -> ReadResult:
+    def _within_limits(self, result: ReadResult) -> ReadResult:
         """Records as long as they fit; the very first is given whatever its size."""
         records = result.records
         for at, record in enumerate(records):
@@ -141,7 +141,7 @@ class _Answer:
             self._left_bytes -= _size(record)
         return result
 
-    def _is_over(self, result: ReadResult, end: int) -> bool:
+    def _is_complete(self, result: ReadResult, end: int) -> bool:
         """Whether nothing is to be read after this."""
         return (
             not result.records
@@ -151,10 +151,10 @@ class _Answer:
             or len(result.records) >= self._left_count
         )
 
-    async def _pieces(self, result: ReadResult) -> AsyncIterator[bytes]:
+    async def _chunks(self, result: ReadResult) -> AsyncIterator[bytes]:
         for at in range(0, len(result.records), SLICE_RECORDS):
             part = result.records[at : at + SLICE_RECORDS]
-            async with self._call.door.turns:
+            async with self._call.state.loop_slices:
                 texts = record_texts(self._topic, self._partition, part, self._formats)
                 piece = (b"\n" if self._lines else b",").join(texts)
             if self._lines:

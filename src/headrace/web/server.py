@@ -17,12 +17,12 @@ from uvicorn.server import ServerState
 
 from headrace.core.shared_calls import call_each
 from headrace.web.app import create_app
-from headrace.web.door import Door
 from headrace.web.errors import ErrorBody
-from headrace.web.guard import DateHeader
+from headrace.web.host_origin_filter import DateHeader
 from headrace.web.metrics import Source
 from headrace.web.operations import CONNECTION
 from headrace.web.settings import WebSettings
+from headrace.web.state import HttpState
 
 if TYPE_CHECKING:
     from headrace.gateway import Gateway
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # How long a stop waits for answers under way.
-ANSWERS_SECONDS = 2.0
+RESPONSES_SECONDS = 2.0
 
 
 class Connection(HttpToolsProtocol):
@@ -50,7 +50,7 @@ class Connection(HttpToolsProtocol):
         self._await_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._headers_came()
+        self._headers_received()
         if self._stall_timer is not None:
             self._stall_timer.cancel()
         super().connection_lost(exc)
@@ -71,14 +71,14 @@ class Connection(HttpToolsProtocol):
             self._await_headers()
 
     def on_headers_complete(self) -> None:
-        self._headers_came()
+        self._headers_received()
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - as in the base
         self._refuse(400, 400, "this is not an HTTP/1.1 request", "see docs/http.md")
 
     def timeout_keep_alive_handler(self) -> None:
-        self._headers_came()
+        self._headers_received()
         super().timeout_keep_alive_handler()
 
     def pause_writing(self) -> None:
@@ -97,7 +97,7 @@ class Connection(HttpToolsProtocol):
         seconds = self.settings.request_timeout_ms / 1000
         self._header_timer = self.loop.call_later(seconds, self._headers_late)
 
-    def _headers_came(self) -> None:
+    def _headers_received(self) -> None:
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
@@ -110,7 +110,7 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, status: int, code: int, message: str, hint: str) -> None:
         """Answer without a request, and close."""
-        self._headers_came()
+        self._headers_received()
         body = msgspec.json.encode(ErrorBody(code, message, hint))
         self.transport.write(
             b"HTTP/1.1 %d \r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
@@ -123,10 +123,14 @@ class WebServer:
     """A listening HTTP door; `close` answers what is under way and lets consumers leave."""
 
     def __init__(
-        self, door: Door, state: ServerState, server: asyncio.AbstractServer, host: str
+        self,
+        http_state: HttpState,
+        server_state: ServerState,
+        server: asyncio.AbstractServer,
+        host: str,
     ) -> None:
-        self._door = door
-        self._state = state
+        self._http_state = http_state
+        self._server_state = server_state
         self._server = server
         self.host = host
         self.port: int = server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]  # of asyncio's server
@@ -134,20 +138,22 @@ class WebServer:
     async def close(self) -> None:
         """Stop accepting, end streams, finish short answers."""
         self._server.close()
-        self._door.stop_waiting()
-        call_each(logger, "a connection", tuple(self._state.connections), methodcaller("shutdown"))
-        tasks = set(self._state.tasks)
+        self._http_state.stop_waiting()
+        call_each(
+            logger, "a connection", tuple(self._server_state.connections), methodcaller("shutdown")
+        )
+        tasks = set(self._server_state.tasks)
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=ANSWERS_SECONDS)
+            _, late = await asyncio.wait(tasks, timeout=RESPONSES_SECONDS)
             for task in late:
                 task.cancel()
-        await self._door.close()
+        await self._http_state.close()
         self.abort()
 
     def abort(self) -> None:
         """Drop every connection at once."""
         self._server.close()
-        transports = [connection.transport for connection in self._state.connections]
+        transports = [connection.transport for connection in self._server_state.connections]
         call_each(logger, "a connection", filter(None, transports), methodcaller("abort"))
 
 
@@ -158,9 +164,9 @@ async def serve(
     sources: Sequence[Source] = (),
 ) -> WebServer:
     """Open the door on the running loop; port 0 takes any free one."""
-    door = Door(gateway, settings, sources=sources)
+    http_state = HttpState(gateway, settings, sources=sources)
     config = Config(
-        create_app(door),
+        create_app(http_state),
         http=Connection,
         ws="none",
         lifespan="off",
@@ -172,9 +178,9 @@ async def serve(
         proxy_headers=False,
     )
     config.load()
-    state = ServerState()
-    state.default_headers = []
-    date = DateHeader(state.default_headers)
+    server_state = ServerState()
+    server_state.default_headers = []
+    date = DateHeader(server_state.default_headers)
 
     class Bound(Connection):
         pass
@@ -186,8 +192,8 @@ async def serve(
     quiet.propagate, quiet.handlers = False, []
 
     def connect() -> asyncio.Protocol:
-        return Bound(config, state, {})
+        return Bound(config, server_state, {})
 
     loop = asyncio.get_running_loop()
     listening = await loop.create_server(connect, settings.host, settings.port, backlog=1024)
-    return WebServer(door, state, listening, settings.host)
+    return WebServer(http_state, server_state, listening, settings.host)

@@ -16,11 +16,11 @@ from headrace.core.ids import TopicPartition
 from headrace.gateway import RecordStream
 from headrace.protocol.records.decode import Record
 from headrace.web import media
-from headrace.web.bodies import ClientGone
-from headrace.web.door import while_connected
-from headrace.web.errors import OFFSET_OUT_OF_RANGE, HttpError, no_partition, of_failure
+from headrace.web.bodies import ClientDisconnected
+from headrace.web.errors import OFFSET_OUT_OF_RANGE, HttpError, http_error_of, no_partition
 from headrace.web.operations import INT32_MAX, Call, Operations
 from headrace.web.record_formats import Offset, PartitionNumber, Timestamp, record_texts
+from headrace.web.state import while_connected
 
 STREAMS = Operations("streams")
 
@@ -52,21 +52,21 @@ class StreamQuery(
     "/topics/{topic}/stream",
     "Follow a topic, or one partition of it, live.",
     query=StreamQuery,
-    answers=str,
+    response=str,
     produces=(media.EVENTS, media.NDJSON),
     errors=(404, 416, 422, 429),
     headers=("Last-Event-ID",),
     is_raw=True,
 )
 async def stream_topic(call: Call) -> None:
-    with call.door.streams:
+    with call.state.stream_limit:
         starts = await _starts(call)
         await _check_offsets(call, starts)
-        stream = _Stream(call, starts)
+        stream = _RecordEvents(call, starts)
         try:
             await while_connected(call, stream.run())
-        except ClientGone:
-            if call.door.is_stopping:
+        except ClientDisconnected:
+            if call.state.is_stopping:
                 await stream.end()
             raise
 
@@ -139,29 +139,29 @@ def parse_id(text: str) -> dict[int, int]:
     return positions
 
 
-class Ids:
+class EventIds:
     """The id of the event at hand: only the part of its partition is written anew."""
 
     def __init__(self, positions: Mapping[int, int]) -> None:
         order = sorted(positions)
-        self._places = {partition: at for at, partition in enumerate(order)}
+        self._indexes = {partition: at for at, partition in enumerate(order)}
         self._parts = [b"%d:%d" % (partition, positions[partition]) for partition in order]
 
     def after(self, partition: int, offset: int) -> bytes:
         """The id once the record at `offset` has been seen."""
-        self._parts[self._places[partition]] = b"%d:%d" % (partition, offset + 1)
+        self._parts[self._indexes[partition]] = b"%d:%d" % (partition, offset + 1)
         return b",".join(self._parts)
 
     def now(self) -> bytes:
         return b",".join(self._parts)
 
 
-async def _ids(follower: RecordStream) -> Ids:
+async def _ids(follower: RecordStream) -> EventIds:
     positions = await follower.positions()
-    return Ids({where.partition: offset for where, offset in positions.items()})
+    return EventIds({where.partition: offset for where, offset in positions.items()})
 
 
-class _Stream:
+class _RecordEvents:
     """One client that follows one topic."""
 
     def __init__(self, call: Call, starts: Mapping[TopicPartition, int | OffsetSpec]) -> None:
@@ -170,9 +170,9 @@ class _Stream:
         self._starts = dict(starts)
         self._is_events = call.media == media.EVENTS
         self._formats = media.FORMATS[call.media]
-        self._ids: Ids | None = None
-        self._ping_ms = call.door.settings.stream_ping_ms
-        self._growth_seconds = call.door.settings.stream_growth_ms / 1000
+        self._ids: EventIds | None = None
+        self._ping_ms = call.state.settings.stream_ping_ms
+        self._growth_seconds = call.state.settings.stream_growth_ms / 1000
 
     async def run(self) -> None:
         follower = self._call.gateway.stream(self._starts)
@@ -189,7 +189,7 @@ class _Stream:
         finally:
             await follower.close()
 
-    async def _start(self, ids: Ids) -> None:
+    async def _start(self, ids: EventIds) -> None:
         self._ids = ids
         headers = [
             (b"content-type", self._call.media.encode()),
@@ -208,7 +208,7 @@ class _Stream:
             while True:
                 found = await follower.poll(self._ping_ms, SLICE_RECORDS)
                 for where, records in found.items():
-                    async with self._call.door.turns:
+                    async with self._call.state.loop_slices:
                         text = self._text(where.partition, records)
                     await self._send(text)
                 if not found:
@@ -219,7 +219,7 @@ class _Stream:
                     if added:
                         return {**await follower.positions(), **added}
         except HeadraceError as error:
-            await self._send(self._told(error))
+            await self._send(self._error_event(error))
             await self.end()
             return None
 
@@ -242,8 +242,8 @@ class _Stream:
             for record, text in zip(records, texts, strict=True)
         )
 
-    def _told(self, error: HeadraceError) -> bytes:
-        body = _encode(of_failure(error).body())
+    def _error_event(self, error: HeadraceError) -> bytes:
+        body = _encode(http_error_of(error).body())
         return b"event: error\ndata: %b\n\n" % body if self._is_events else body + b"\n"
 
     async def end(self) -> None:

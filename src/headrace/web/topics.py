@@ -93,7 +93,7 @@ class LogStart(msgspec.Struct):
 @TOPICS.get(
     "/topics",
     "The names of all topics.",
-    answers=list[str],
+    response=list[str],
     **{**PROXY, "query": TopicsQuery},
 )
 async def list_topics(call: Call) -> list[str]:
@@ -106,7 +106,7 @@ async def list_topics(call: Call) -> list[str]:
     "Create a topic.",
     query=ChangeQuery,
     body=TopicIn,
-    answers=Topic,
+    response=Topic,
     status=201,
     errors=(409, 422),
 )
@@ -127,7 +127,7 @@ async def create_topic(call: Call) -> Topic:
 @TOPICS.get(
     "/topics/{topic}",
     "One topic with its partitions.",
-    answers=Topic,
+    response=Topic,
     errors=(404, 422),
     **PROXY,
 )
@@ -140,7 +140,7 @@ async def get_topic(call: Call) -> Topic:
     "Add partitions to a topic, or change its configs.",
     query=ChangeQuery,
     body=TopicChange,
-    answers=Topic,
+    response=Topic,
     errors=(404, 422),
 )
 async def change_topic(call: Call) -> Topic:
@@ -170,7 +170,7 @@ async def delete_topic(call: Call) -> None:
 @TOPICS.get(
     "/topics/{topic}/partitions",
     "The partitions of a topic.",
-    answers=list[Partition],
+    response=list[Partition],
     errors=(404, 422),
     **PROXY,
 )
@@ -181,7 +181,7 @@ async def list_partitions(call: Call) -> list[Partition]:
 @TOPICS.get(
     "/topics/{topic}/partitions/{partition}",
     "One partition.",
-    answers=Partition,
+    response=Partition,
     errors=(404, 422),
     **PROXY,
 )
@@ -192,7 +192,7 @@ async def get_partition(call: Call) -> Partition:
 @TOPICS.get(
     "/topics/{topic}/partitions/{partition}/offsets",
     "Where a partition begins and ends.",
-    answers=PartitionOffsets,
+    response=PartitionOffsets,
     errors=(404, 422),
     **PROXY,
 )
@@ -208,7 +208,7 @@ async def get_offsets(call: Call) -> PartitionOffsets:
     "/topics/{topic}/partitions/{partition}/records",
     "Delete the records of a partition before an offset.",
     query=DeleteRecordsQuery,
-    answers=LogStart,
+    response=LogStart,
     errors=(404, 416, 422),
 )
 async def delete_records(call: Call) -> LogStart:

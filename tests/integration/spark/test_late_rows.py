@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from headrace.client import Client
 from headrace.spark.pipeline.calls import Call, with_options
-from headrace.spark.pipeline.running import Run
+from headrace.spark.pipeline.run import Run
 from headrace.spark.progress import Progress, Watching, watch
 from headrace.spark.progress.history import History
 from headrace.testing import Broker
@@ -243,7 +243,7 @@ def test_where_the_checkpoint_cannot_be_read_the_number_is_at_least_sparks(
 ) -> None:
     """As with a checkpoint in an object store, which the planner's machine does not have."""
     moved = replace_option("watermarkCheckpoint", "hdfs://elsewhere/checkpoint")
-    monkeypatch.setattr("headrace.spark.pipeline.compiling.with_options", moved)
+    monkeypatch.setattr("headrace.spark.pipeline.compiler.with_options", moved)
     written.step(dedup={"by": ["id"], "time": "at", "watermark": WATERMARK})
     [late] = run_all(spark, client, topic, written).late.values()
     # Of dedup Spark's own number is right, but nobody can know that of all steps.

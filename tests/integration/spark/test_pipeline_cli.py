@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from headrace.cli.main import main
 from headrace.client import Client
-from headrace.spark.pipeline.running import Run
+from headrace.spark.pipeline.run import Run
 from headrace.testing import Broker
 from tests.support.pipelines import Written, clicks
 from tests.support.spark_readers import send

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from headrace.client import Client
 from headrace.spark.pipeline import PipelineInvalid
-from headrace.spark.pipeline.running import QueryFailed
+from headrace.spark.pipeline.run import QueryFailed
 from headrace.testing import Broker
 from tests.integration.spark.conftest import TopicMaker
 from tests.integration.spark.test_sinks import records

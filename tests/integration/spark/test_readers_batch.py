@@ -11,9 +11,9 @@ import pytest
 
 from headrace.client import Client, ConfigChange, ConfigResource, ResourceType, TopicPartition
 from headrace.core.errors import HeadraceError, InvalidConfig
+from headrace.spark.offset_resolver import DataLoss
 from headrace.spark.options import source_options
-from headrace.spark.places import DataLoss
-from headrace.spark.source import Stretch
+from headrace.spark.source import TopicRanges
 from headrace.testing import Broker
 from tests.integration.spark.conftest import Options, TopicMaker
 from tests.support.spark_readers import (
@@ -180,7 +180,7 @@ def test_small_partitions_share_tasks_unless_more_are_wanted(
     assert len(tasks(parallelism=3)) == 3
     assert len(tasks(minPartitions=20, parallelism=1)) == 20
     few = tasks(maxRecordsPerPartition=15, parallelism=1)
-    assert all(isinstance(task, Stretch) for task in few)
+    assert all(isinstance(task, TopicRanges) for task in few)
     assert max(sum(each.size for each in task.ranges) for task in few) <= 15
 
 
@@ -192,7 +192,7 @@ def test_stretches_of_one_partition_in_one_task_are_all_read(
     reader = batch_reader(options)
     ranges = [each for task in reader.partitions() for each in task.ranges]  # type: ignore[attr-defined]  # a Stretch
     assert len(ranges) == 10
-    found = [row for batch in reader.read(Stretch(ranges)) for row in batch.to_pylist()]
+    found = [row for batch in reader.read(TopicRanges(ranges)) for row in batch.to_pylist()]
     assert values_of(found) == numbered(100)
 
 

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from headrace.client import Client, NewTopic, TopicPartition
 from headrace.core.errors import HeadraceError
 from headrace.spark import source
-from headrace.spark.places import DataLoss
+from headrace.spark.offset_resolver import DataLoss
 from headrace.spark.source import CheckpointLost
 from headrace.testing import Broker
 from tests.integration.spark.conftest import Options, TopicMaker
@@ -473,7 +473,7 @@ def test_offsets_of_a_stream_that_waits_are_published_again_before_they_expire(
     client.admin.alter_offsets(group, {place: 1})
     run.step()
     assert client.admin.committed_offsets(group)[place].offset == 1, "not at every trigger"
-    monkeypatch.setattr(source, "_PUBLISH_AGAIN_MS", 0)
+    monkeypatch.setattr(source, "_COMMIT_AGAIN_MS", 0)
     run.step()
     assert client.admin.committed_offsets(group)[place].offset == 5
     run.stop()

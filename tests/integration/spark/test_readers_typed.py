@@ -18,7 +18,7 @@ from headrace.spark.dead_letters import DeadLetters
 from headrace.spark.fetch import fetch
 from headrace.spark.offsets import Range
 from headrace.spark.options import source_options
-from headrace.spark.rows import RowMaker
+from headrace.spark.rows import RowBuilder
 from tests.integration.spark.conftest import Options, TopicMaker
 from tests.support.spark_readers import batch_reader, read_all, send, stream_reader
 
@@ -134,7 +134,7 @@ def test_letters_that_are_safe_are_kept_no_longer(
     )
     waiting = []
     with Client(options.client) as reads, DeadLetters(options.client, dead) as sent:
-        maker = RowMaker(pa.schema([("value", VALUE)]), options.values, sent.send)
+        maker = RowBuilder(pa.schema([("value", VALUE)]), options.values, sent.send)
         for fetched in fetch(reads, options, [Range(TopicPartition(topic, 0), 0, 1000)]):
             assert not sum(batch.num_rows for batch in maker.batches(fetched))
             assert sent._producer is not None

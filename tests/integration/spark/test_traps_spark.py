@@ -35,7 +35,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 import headrace
 from headrace.client import Client
 from headrace.spark import session
-from headrace.spark.planner_environment import _NAMES, settle_environment
+from headrace.spark.planner_environment import _NAMES, define_planner_variables
 from headrace.testing import Broker
 from tests.integration.spark.conftest import Options
 from tests.integration.spark.test_sinks import archived, finish, from_start, places, stream
@@ -272,7 +272,7 @@ def test_trap_10_a_stream_finds_the_variables_of_its_planner_in_place(
     for number, settles in enumerate((False, True)):
         spark_faults.register(spark)  # a new map
         if settles:
-            settle_environment(spark, spark_faults.NAME)
+            define_planner_variables(spark, spark_faults.NAME)
         before = set(planner_variables(spark, spark_faults.NAME).keySet())
         rows = spark.readStream.format(spark_faults.NAME).options(**from_start(to, topic))
         rows.options(**spark_faults.fault_options("reading", tmp_path / "never"))
@@ -294,6 +294,6 @@ def test_trap_10_a_pipeline_puts_them_in_place_whoever_made_the_session(
     def settle(session: SparkSession) -> None:
         seen.append([query.name for query in session.streams.active])
 
-    monkeypatch.setattr("headrace.spark.pipeline.running.settle_environment", settle)
+    monkeypatch.setattr("headrace.spark.pipeline.run.settle_environment", settle)
     Written(tmp_path, broker.bootstrap_servers, topic).table().table("second").run(spark)
     assert seen == [[]], "once, and before any query has started"

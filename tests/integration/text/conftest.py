@@ -19,7 +19,7 @@ START_SECONDS = 30
 
 
 @pytest.fixture(scope="session")
-def doors_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+def gateway_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     """A broker, and a text door in another process."""
     directory = tmp_path_factory.mktemp("doors")
     broker = HeadraceProcess(directory / "data", {"log.flush.policy": "os", **QUICK_GROUPS})
@@ -27,19 +27,19 @@ def doors_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]
     port = free_port(HOST)
     command = [sys.executable, "-m", "headrace", "doors", "-b", broker.bootstrap_servers]
     command += ["--http", "off", "--text", f"{HOST}:{port}"]
-    doors = ServerProcess("headrace doors", command, directory / "doors.out")
-    doors.start()
-    doors.wait_until(lambda: accepts(HOST, port), START_SECONDS)
+    gateway = ServerProcess("headrace doors", command, directory / "doors.out")
+    gateway.start()
+    gateway.wait_until(lambda: accepts(HOST, port), START_SECONDS)
     yield HOST, port
-    assert doors.stop() == 0
+    assert gateway.stop() == 0
     assert broker.stop() == 0
 
 
 @pytest.fixture(params=FORMS)
-async def door(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Address]:
+async def address(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Address]:
     """Where a text door listens."""
     if request.param == "remote":
-        yield request.getfixturevalue("doors_process")
+        yield request.getfixturevalue("gateway_process")
         return
     async with AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(gateway_of("local", tmp_path))
@@ -49,8 +49,8 @@ async def door(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 
 @pytest.fixture
-async def client(door: Address) -> AsyncIterator[TextClient]:
-    async with TextClient(*door) as connected:
+async def client(address: Address) -> AsyncIterator[TextClient]:
+    async with TextClient(*address) as connected:
         yield connected
 
 

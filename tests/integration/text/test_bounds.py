@@ -21,7 +21,7 @@ SECONDS = 20
 
 
 @asynccontextmanager
-async def door_with(
+async def server_with(
     directory: Path, **settings: float
 ) -> AsyncIterator[tuple[Gateway, TextServer]]:
     async with gateway_of("local", directory) as gateway:
@@ -45,7 +45,7 @@ async def until(condition: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("verb", ["GET", "POST", "OPTIONS"])
 async def test_an_http_request_is_hung_up_on_and_does_nothing(tmp_path: Path, verb: str) -> None:
     """A page in a browser could send our commands in the body of a request."""
-    async with door_with(tmp_path) as (gateway, server), client_of(server) as client:
+    async with server_with(tmp_path) as (gateway, server), client_of(server) as client:
         body = "PUBLISH orders from a browser\r\n"
         client.write(f"{verb} / HTTP/1.1\r\nHost: localhost\r\n\r\n{body}")
         assert await client.line() == ""
@@ -53,7 +53,10 @@ async def test_an_http_request_is_hung_up_on_and_does_nothing(tmp_path: Path, ve
 
 
 async def test_a_line_without_end_is_refused_and_cut_off(tmp_path: Path) -> None:
-    async with door_with(tmp_path, line_bytes_max=1000) as (_, server), client_of(server) as client:
+    async with (
+        server_with(tmp_path, line_bytes_max=1000) as (_, server),
+        client_of(server) as client,
+    ):
         client.write("x" * 5000)
         assert (await client.line()).startswith("ERR LINE_TOO_LONG")
         assert await client.is_closed()
@@ -77,7 +80,10 @@ async def test_who_is_hung_up_on_is_told_so_however_much_was_sent(
     tmp_path: Path, sent: bytes, code: str
 ) -> None:
     """Bytes that nobody reads must not cost the client the reason."""
-    async with door_with(tmp_path, line_bytes_max=1000) as (_, server), client_of(server) as client:
+    async with (
+        server_with(tmp_path, line_bytes_max=1000) as (_, server),
+        client_of(server) as client,
+    ):
         client.write(sent)
         lines = [await client.line()]
         while not lines[-1].endswith(CLOSED):
@@ -100,7 +106,7 @@ async def test_a_fault_of_ours_is_told_before_the_connection_is_closed(
         raise RuntimeError("broken on purpose")
 
     monkeypatch.setattr(Session, "_topics", broken)
-    async with door_with(tmp_path) as (_, server), client_of(server) as client:
+    async with server_with(tmp_path) as (_, server), client_of(server) as client:
         (told,) = await client.ask("TOPICS")
         assert told.startswith("ERR UNKNOWN_SERVER_ERROR ")
         assert told.endswith(CLOSED)
@@ -110,7 +116,7 @@ async def test_a_fault_of_ours_is_told_before_the_connection_is_closed(
 
 async def test_half_payloads_of_all_clients_together_are_bounded(tmp_path: Path) -> None:
     async with (
-        door_with(tmp_path, held_bytes_max=100_000) as (_, server),
+        server_with(tmp_path, held_bytes_max=100_000) as (_, server),
         client_of(server) as first,
         client_of(server) as second,
     ):
@@ -125,7 +131,7 @@ async def test_half_payloads_of_all_clients_together_are_bounded(tmp_path: Path)
 
 async def test_a_silent_client_is_cut_off_and_a_follower_is_not(tmp_path: Path) -> None:
     async with (
-        door_with(tmp_path, idle_seconds=0.3) as (gateway, server),
+        server_with(tmp_path, idle_seconds=0.3) as (gateway, server),
         client_of(server) as silent,
         client_of(server) as half,
         client_of(server) as follower,
@@ -144,7 +150,7 @@ async def test_a_silent_client_is_cut_off_and_a_follower_is_not(tmp_path: Path) 
 
 
 async def test_one_client_too_many_is_told_so(tmp_path: Path) -> None:
-    async with door_with(tmp_path, connections_max=2) as (_, server):
+    async with server_with(tmp_path, connections_max=2) as (_, server):
         async with client_of(server) as one, client_of(server) as two:
             await one.ok("TOPICS")
             await two.ok("TOPICS")
@@ -159,7 +165,7 @@ async def test_one_client_too_many_is_told_so(tmp_path: Path) -> None:
 
 
 async def test_somebody_who_only_writes_nonsense_is_hung_up_on(tmp_path: Path) -> None:
-    async with door_with(tmp_path) as (_, server), client_of(server) as client:
+    async with server_with(tmp_path) as (_, server), client_of(server) as client:
         client.write("nonsense\n" * 1000)
         lines = [await client.line() for _ in range(51)]
         assert lines[-1].startswith("ERR TOO_MANY_ERRORS")
@@ -167,7 +173,7 @@ async def test_somebody_who_only_writes_nonsense_is_hung_up_on(tmp_path: Path) -
 
 
 async def test_a_client_that_does_not_read_is_waited_for_in_bounded_memory(tmp_path: Path) -> None:
-    async with door_with(tmp_path) as (gateway, server), client_of(server) as slow:
+    async with server_with(tmp_path) as (gateway, server), client_of(server) as slow:
         for _ in range(30):
             await gateway.produce("orders", [OutRecord(b"x" * 1000)] * 900)
         gc.collect()
@@ -189,7 +195,7 @@ async def test_a_client_that_does_not_read_is_waited_for_in_bounded_memory(tmp_p
 
 async def test_a_client_that_never_reads_is_cut_off(tmp_path: Path) -> None:
     async with (
-        door_with(tmp_path, idle_seconds=0.5) as (gateway, server),
+        server_with(tmp_path, idle_seconds=0.5) as (gateway, server),
         client_of(server) as slow,
     ):
         for _ in range(20):
@@ -200,7 +206,7 @@ async def test_a_client_that_never_reads_is_cut_off(tmp_path: Path) -> None:
 
 
 async def test_a_member_that_is_cut_off_leaves_its_group(tmp_path: Path) -> None:
-    async with door_with(tmp_path) as (gateway, server):
+    async with server_with(tmp_path) as (gateway, server):
         await gateway.produce("orders", [OutRecord(b"v")])
         async with client_of(server) as client:
             await client.ok("JOIN team orders")
@@ -243,7 +249,7 @@ async def test_random_bytes_hurt_nobody(tmp_path: Path) -> None:
             if chance.random() < 0.3:
                 client.writer.transport.abort()
 
-    async with door_with(tmp_path) as (_, server):
+    async with server_with(tmp_path) as (_, server):
         await asyncio.gather(*(noise(server) for _ in range(50)))
         async with client_of(server) as client:
             await client.ok("PUBLISH calm hello")

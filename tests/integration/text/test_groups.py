@@ -41,11 +41,11 @@ async def test_a_member_gets_messages_and_commits_them_with_the_next_poll(
 
 
 async def test_two_windows_share_a_topic_and_one_closes(
-    client: TextClient, door: tuple[str, int], topic: str, group: str
+    client: TextClient, address: tuple[str, int], topic: str, group: str
 ) -> None:
     await client.ok(f"CREATE {topic} PARTITIONS 4")
     await client.ok(f"JOIN {group} {topic}")
-    async with TextClient(*door) as other:
+    async with TextClient(*address) as other:
         [joined] = await other.ask(f"JOIN {group} {topic}")
         theirs = joined.removeprefix("OK partitions=").split(",")
         ours = await poll_until_assigned(client, 2)
@@ -101,11 +101,11 @@ async def test_offsets_are_committed_reset_and_read_from(
 
 
 async def test_a_group_with_members_is_not_reset(
-    client: TextClient, door: tuple[str, int], topic: str, group: str
+    client: TextClient, address: tuple[str, int], topic: str, group: str
 ) -> None:
     await client.ok(f"PUBLISH {topic} v")
     await client.ok(f"JOIN {group} {topic}")
-    async with TextClient(*door) as other:
+    async with TextClient(*address) as other:
         [refused] = await other.ask(f"RESET {group} {topic} TO BEGINNING")
         assert refused.startswith("ERR NON_EMPTY_GROUP")
         assert "stop them first" in refused

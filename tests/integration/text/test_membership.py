@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from headrace.client import NewTopic, TopicPartition
 from headrace.gateway import Gateway, GatewayMember, OutRecord
 from headrace.text.membership import Membership
-from headrace.text.words import Words
+from headrace.text.tokenizer import Tokenizer
 from tests.support.gateways import gateway_of
 
 T = TypeVar("T")
@@ -54,18 +54,18 @@ async def test_a_partition_that_went_and_came_back_is_not_set_back(tmp_path: Pat
         every = [OutRecord(b"v", None, number % 2) for number in range(20)]
         await gateway.produce("orders", every)
         membership = Membership(gateway)
-        await membership.join(Words(b"g orders"))
+        await membership.join(Tokenizer(b"g orders"))
         member = membership._member
         assert member is not None
         lines = Lines()
         async with asyncio.timeout(SECONDS):
             while lines.messages < 20:
-                await membership.poll(Words(b"WAIT 200"), lines)
+                await membership.poll(Tokenizer(b"WAIT 200"), lines)
         # Ten of each partition are given. More come, and another member reads them.
         await gateway.produce("orders", every)
         moved = await read_all_as_another(gateway, member)
         assert (await gateway.offsets("g"))[moved].offset == 20
-        await membership.poll(Words(b"WAIT 0"), lines)
+        await membership.poll(Tokenizer(b"WAIT 0"), lines)
         assert (await gateway.offsets("g"))[moved].offset == 20
         # What stayed ours all the time is committed as ever.
         assert len(await gateway.offsets("g")) == 2

@@ -111,10 +111,10 @@ async def test_partitions_are_read_all_or_one(client: TextClient, topic: str) ->
 
 
 async def test_followers_see_what_comes_until_they_write(
-    client: TextClient, door: tuple[str, int], topic: str
+    client: TextClient, address: tuple[str, int], topic: str
 ) -> None:
     await client.ok(f"PUBLISH {topic} old")
-    async with TextClient(*door) as follower:
+    async with TextClient(*address) as follower:
         follower.write(f"CONSUME {topic} FOLLOW\n")
         assert await follower.line() == f"MESSAGE {topic} 0 0 :old"
         for number in range(1, 4):

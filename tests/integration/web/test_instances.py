@@ -13,7 +13,7 @@ from headrace.client import Client, NewTopic, ProducerSettings
 from headrace.core.ids import TopicPartition
 from headrace.gateway import Gateway, MemberSettings, OutRecord
 from headrace.web import media
-from headrace.web.instances import Given, Instance
+from headrace.web.instances import Instance, UnacknowledgedPositions
 from tests.integration.web.test_consumers import Consumer
 from tests.support.gateways import gateway_of
 from tests.support.web import Web, until
@@ -27,7 +27,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 
 async def instance_of(gateway: Gateway, name: str) -> Instance:
-    given = Given()
+    given = UnacknowledgedPositions()
     member = await gateway.join("g", ["orders"], settings=MemberSettings(), on_revoked=given.forget)
     return Instance("g", name, media.JSON, member, given, auto_commit=True)
 
@@ -69,9 +69,9 @@ async def test_records_that_come_as_their_client_goes_come_again(
         await produce(gateway, 1)
         with pytest.raises(asyncio.CancelledError):
             await reading
-    instance.take_back()
+    instance.rewind_unacknowledged()
     assert await read(instance, 2) == [(0, 0), (1, 0)]
-    instance.delivered()
+    instance.mark_delivered()
     await instance.commit_delivered()
     assert [each.offset for each in (await gateway.offsets("g")).values()] == [1, 1]
     await instance.close()
@@ -86,10 +86,10 @@ async def test_what_others_have_read_meanwhile_is_not_taken_back(gateway: Gatewa
     await until(lambda: len(other.member.assignment) == 1)
     (moved,) = other.member.assignment
     assert len(await read(other, 5)) == 5
-    other.delivered()
+    other.mark_delivered()
     await other.close()
     await until(lambda: len(first.member.assignment) == 2)
-    first.take_back()
+    first.rewind_unacknowledged()
     kept = TopicPartition("orders", 1 - moved.partition)
     assert await first.member.position(moved) == 5
     assert await first.member.position(kept) == 0

@@ -61,7 +61,7 @@ async def node_with_extra_listeners(directory: Path) -> AsyncIterator[Node]:
 def http_connections(node: Node) -> Iterable[Any]:
     assert node.extra_listeners is not None
     assert node.extra_listeners._web is not None
-    return node.extra_listeners._web._state.connections
+    return node.extra_listeners._web._server_state.connections
 
 
 def text_connections(node: Node) -> Iterable[Any]:

@@ -112,22 +112,22 @@ def test_keys_are_hashed_as_every_client_hashes_them(keys: list[bytes | None], s
 def test_rows_go_where_they_ask_then_by_key_then_in_turns() -> None:
     keys = pa.array([b"a", b"a", None, None], pa.binary())
     asked = pa.array([3, None, 2, None], pa.int32())
-    placed = Partitioner("t", 4, first_turn=1).place(4, keys, asked).tolist()
+    placed = Partitioner("t", 4, first_turn=1).assign(4, keys, asked).tolist()
     assert placed == [3, partition_for_key(b"a", 4), 2, 1]
 
 
 def test_rows_without_a_key_are_spread_over_all_partitions() -> None:
-    placed = Partitioner("t", 3).place(9000, None, None)
+    placed = Partitioner("t", 3).assign(9000, None, None)
     assert np.bincount(placed).tolist() == [3000, 3000, 3000]
 
 
 def test_small_pieces_take_turns() -> None:
     partitioner = Partitioner("t", 3)
-    turns = [set(partitioner.place(10, None, None).tolist()) for _ in range(3)]
+    turns = [set(partitioner.assign(10, None, None).tolist()) for _ in range(3)]
     assert turns == [{0}, {1}, {2}]
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_partition_that_does_not_exist_is_refused(count: int) -> None:
     with pytest.raises(Exception, match=r"has .*partition.*not 7"):
-        Partitioner("t", count).place(2, None, pa.array([0, 7], pa.int32()))
+        Partitioner("t", count).assign(2, None, pa.array([0, 7], pa.int32()))

@@ -50,10 +50,10 @@ def test_what_is_too_large_for_one_array_comes_in_parts(
     bytes_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limits stand for 2 GiB, beyond which positions in an array would wrap around."""
-    whole = list(made.RowMaker(SCHEMA, Values()).batches(fetched(some_records())))
+    whole = list(made.RowBuilder(SCHEMA, Values()).batches(fetched(some_records())))
     monkeypatch.setattr(made, "BYTES_PER_PART", bytes_max)
-    monkeypatch.setattr(columns, "REACH", max(bytes_max, 100))
-    parts = list(made.RowMaker(SCHEMA, Values()).batches(fetched(some_records())))
+    monkeypatch.setattr(columns, "BINARY_BYTES_MAX", max(bytes_max, 100))
+    parts = list(made.RowBuilder(SCHEMA, Values()).batches(fetched(some_records())))
     assert len(whole) == 1
     assert len(parts) > 3
     for part in parts:
@@ -64,7 +64,7 @@ def test_what_is_too_large_for_one_array_comes_in_parts(
 def test_records_that_no_array_can_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = fetched(some_records())
     decoded = decode(answer.chunks, answer.bounds)
-    monkeypatch.setattr(columns, "REACH", 100)
+    monkeypatch.setattr(columns, "BINARY_BYTES_MAX", 100)
     with pytest.raises(InvalidRecord, match="too many for one column"):
         columns.binary(decoded.data, decoded.value)
 

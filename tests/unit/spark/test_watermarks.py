@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from headrace.client import TopicPartition
 from headrace.core.errors import InvalidConfig
 from headrace.spark.options import column_options, source_options
-from headrace.spark.source import Stretch
+from headrace.spark.source import TopicRanges
 from headrace.spark.watermarks import NOTHING_IS_LATE_MS, late_before_ms
 from tests.support.spark_readers import stream_reader
 
@@ -86,10 +86,10 @@ def test_a_source_hands_the_watermark_to_every_task(
     noted(tmp_path, 3, {"clicks": {"0": 10, "1": 10}}, 1_000)
     noted(tmp_path, 4, finish)
     reader = stream_reader({**options, "columns": "value", "parallelism": "2"})
-    monkeypatch.setattr(reader._places, "earliest", lambda _: dict[TopicPartition, int]())
+    monkeypatch.setattr(reader._offset_resolver, "earliest", lambda _: dict[TopicPartition, int]())
     tasks: list[InputPartition] = list(reader.partitions({"clicks": {"0": 10, "1": 10}}, finish))
     assert len(tasks) == 2
-    assert all(isinstance(task, Stretch) and task.late_before_ms == 1_000 for task in tasks)
+    assert all(isinstance(task, TopicRanges) and task.late_before_ms == 1_000 for task in tasks)
 
 
 @pytest.mark.parametrize(("streaming", "value"), [(False, "/data"), (True, " ")])

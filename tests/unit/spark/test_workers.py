@@ -11,14 +11,14 @@ from pyspark import TaskContext
 from headrace.spark import workers
 
 at_first = gc.get_freeze_count()  # from 3.12 on the interpreter freezes some of its own
-workers.settle()
+workers.freeze_imports()
 assert gc.get_freeze_count() <= at_first, "not a worker"
 TaskContext._taskContext = TaskContext()
-workers.settle()
+workers.freeze_imports()
 frozen = gc.get_freeze_count()
 assert frozen > at_first + 10_000, frozen
 kept = [[] for _ in range(100_000)]
-workers.settle()
+workers.freeze_imports()
 assert gc.get_freeze_count() <= frozen, "a second task"
 """
 

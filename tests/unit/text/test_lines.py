@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.gateway import OutRecord
-from headrace.text.lines import Command, LineReader, Publish, Refusal, Request, Stranger
+from headrace.text.lines import Command, ForeignProtocol, LineReader, Publish, Refusal, Request
 from headrace.text.settings import TextSettings
 
 
@@ -122,11 +122,11 @@ def test_a_whole_line_over_the_bound_is_refused_as_well() -> None:
 @pytest.mark.parametrize("verb", ["GET", "POST", "PUT", "HEAD", "OPTIONS", "DELETE", "PRI"])
 def test_after_an_http_verb_nothing_more_is_read(verb: str) -> None:
     data = f"{verb} / HTTP/1.1\r\n\r\nPUBLISH orders hello\n".encode()
-    assert read(data) == [Stranger()]
+    assert read(data) == [ForeignProtocol()]
 
 
 def test_a_tls_greeting_is_a_strangers() -> None:
-    assert read(b"\x16\x03\x01\x02\n") == [Stranger()]
+    assert read(b"\x16\x03\x01\x02\n") == [ForeignProtocol()]
 
 
 def test_empty_lines_are_passed_over() -> None:

@@ -7,7 +7,7 @@ from headrace.client.core.group_models import GroupListing, PartitionLag
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
 from headrace.core.metrics import Family, Value
-from headrace.web.group_metrics import FAILURES, GROUPS, KEPT_SECONDS, LAG, LEFT_OUT, GroupMetrics
+from headrace.web.group_metrics import CACHE_SECONDS, FAILURES, GROUPS, LAG, LEFT_OUT, GroupMetrics
 
 
 class Admin:
@@ -67,7 +67,7 @@ async def test_many_who_ask_at_once_cost_one_look() -> None:
     answers = await asyncio.gather(*(source.collect() for _ in range(5)))
     assert admin.listed == 1
     assert all(values(answer) == values(answers[0]) for answer in answers)
-    clock.seconds += KEPT_SECONDS - 0.1
+    clock.seconds += CACHE_SECONDS - 0.1
     await source.collect()
     assert admin.listed == 1
     clock.seconds += 0.2

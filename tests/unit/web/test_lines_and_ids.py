@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.web.errors import HttpError
-from headrace.web.produce_stream import BATCH_BYTES, Lines
-from headrace.web.streams import Ids, parse_id
+from headrace.web.produce_stream import BATCH_BYTES, LineSplitter
+from headrace.web.streams import EventIds, parse_id
 
 positions = st.dictionaries(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1), min_size=1)
 
@@ -14,7 +14,7 @@ positions = st.dictionaries(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)
 @given(st.lists(st.integers(0, 200_000), max_size=6), st.integers(1, 90_000))
 def test_lines_come_out_whole_however_they_come_in(sizes: list[int], step: int) -> None:
     whole = b"".join(b"x" * size + b"\n" for size in sizes) + b"rest"
-    lines = Lines(1_000_000)
+    lines = LineSplitter(1_000_000)
     out = []
     for at in range(0, len(whole), step):
         out += lines.feed(whole[at : at + step])
@@ -26,7 +26,7 @@ def test_lines_come_out_whole_however_they_come_in(sizes: list[int], step: int) 
 
 
 def test_a_line_that_never_ends_is_refused() -> None:
-    lines = Lines(1000)
+    lines = LineSplitter(1000)
     lines.feed(b"x" * 1000)
     with pytest.raises(HttpError) as refused:
         lines.feed(b"x")
@@ -35,14 +35,14 @@ def test_a_line_that_never_ends_is_refused() -> None:
 
 @given(positions)
 def test_an_id_is_read_as_it_was_written(places: dict[int, int]) -> None:
-    assert parse_id(Ids(places).now().decode()) == places
+    assert parse_id(EventIds(places).now().decode()) == places
 
 
 @given(positions, st.data())
 def test_an_id_follows_the_records_that_were_seen(
     places: dict[int, int], data: st.DataObject
 ) -> None:
-    ids = Ids(places)
+    ids = EventIds(places)
     seen = data.draw(st.lists(st.tuples(st.sampled_from(sorted(places)), st.integers(0, 2**62))))
     for partition, offset in seen:
         places[partition] = offset + 1

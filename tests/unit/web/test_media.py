@@ -21,13 +21,13 @@ from headrace.web.errors import HttpError
     ],
 )
 def test_the_client_s_preference_decides_then_ours(accept: bytes | None, given: str) -> None:
-    assert media.answer_type(accept, media.RECORDS) == given
+    assert media.response_type(accept, media.RECORDS) == given
 
 
 @pytest.mark.parametrize("accept", [b"text/html", b"application/json;q=0", b"", b";;;,,q=x"])
 def test_what_is_not_offered_cannot_be_had(accept: bytes) -> None:
     with pytest.raises(HttpError) as refused:
-        media.answer_type(accept, media.METADATA)
+        media.response_type(accept, media.METADATA)
     assert refused.value.status == 406
     assert media.JSON in refused.value.hint
 

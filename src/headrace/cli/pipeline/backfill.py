@@ -19,7 +19,7 @@ from headrace.cli.pipeline.sessions import (
 
 if TYPE_CHECKING:
     from headrace.spark.offsets import Offsets
-    from headrace.spark.pipeline.backfilling import Backfill, BackfillPlan, Filled
+    from headrace.spark.pipeline.backfill import Backfill, BackfillPlan, Filled
 
 _TIME = "earliest, latest, a time (ISO 8601, UTC without a zone) or milliseconds since 1970"
 _OFFSETS = '{"TOPIC":{"0":N}} for every partition'

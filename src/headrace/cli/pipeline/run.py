@@ -23,7 +23,7 @@ from headrace.cli.pipeline.sessions import (
 from headrace.cli.process import STOP_SIGNALS
 
 if TYPE_CHECKING:
-    from headrace.spark.pipeline.running import Run
+    from headrace.spark.pipeline.run import Run
 
 _POLL_SECONDS = 0.5
 _STOP_SECONDS = 10
@@ -73,7 +73,7 @@ def run(
     4 when more rows came too late than `on_late` allows.
     """
     require_spark()
-    from headrace.spark.pipeline.running import TooManyLateRows
+    from headrace.spark.pipeline.run import TooManyLateRows
     from headrace.spark.progress import watch
 
     pipeline = loaded(file, settings)

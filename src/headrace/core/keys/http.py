@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 
 from headrace.core.config_keys import INT_MAX, ConfigType, Range, key
 from headrace.core.errors import InvalidConfig
-from headrace.core.listeners import parse_door
+from headrace.core.listeners import parse_listener_address
 
 
-class DoorAddress(NamedTuple):
+class ListenerAddress(NamedTuple):
     """An address to listen on, or the word for none."""
 
     def problem(self, value: Any) -> str | None:
         try:
-            parse_door("", value)
+            parse_listener_address("", value)
         except InvalidConfig:
             return "expected HOST:PORT, or off"
         return None
@@ -29,7 +29,7 @@ class HttpKeys:
     http_listener: str = key(
         ConfigType.STRING,
         "127.0.0.1:8080",
-        DoorAddress(),
+        ListenerAddress(),
         doc="Headrace only. Address of the HTTP listener; `off`: none. Also `--http`.",
     )
     http_allowed_hosts: tuple[str, ...] = key(

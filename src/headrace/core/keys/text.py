@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from headrace.core.config_keys import INT_MAX, ConfigType, Range, key
-from headrace.core.keys.http import DoorAddress
+from headrace.core.keys.http import ListenerAddress
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -13,7 +13,7 @@ class TextKeys:
     text_listener: str = key(
         ConfigType.STRING,
         "127.0.0.1:7070",
-        DoorAddress(),
+        ListenerAddress(),
         doc="Headrace only. Address of the text listener; `off`: none. Also `--text`.",
     )
     text_connections_max: int = key(

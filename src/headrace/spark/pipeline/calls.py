@@ -80,37 +80,37 @@ def with_options(chain: Call, given: Mapping[str, str]) -> Call:
     return chain
 
 
-def done(expression: Argument, names: Mapping[str, Any]) -> Any:
+def evaluate(expression: Argument, names: Mapping[str, Any]) -> Any:
     """Carry out; `names` holds the variables and functions."""
     match expression:
         case Name(text):
             return names[text]
         case Get(of, name):
-            return getattr(done(of, names), name)
+            return getattr(evaluate(of, names), name)
         case Secret(text):
             return text
         case Call(on, name, arguments, named):
-            target = names[name] if on is None else getattr(done(on, names), name)
-            given = {key: done(value, names) for key, value in named}
-            return target(*(done(each, names) for each in arguments), **given)
+            target = names[name] if on is None else getattr(evaluate(on, names), name)
+            given = {key: evaluate(value, names) for key, value in named}
+            return target(*(evaluate(each, names) for each in arguments), **given)
         case tuple():
             values: tuple[Any, ...] = expression
             if _is_mapping(values):
-                return {key: done(value, names) for key, value in values}
+                return {key: evaluate(value, names) for key, value in values}
             return list(values)
         case _:
             return expression
 
 
-def written(expression: Argument) -> str:
+def source_of(expression: Argument) -> str:
     """The expression as Python, on one line."""
     match expression:
         case Name(text):
             return text
         case Get(of, name):
-            return f"{written(of)}.{name}"
+            return f"{source_of(of)}.{name}"
         case Call(on, _, _, _):
-            return ("" if on is None else f"{written(on)}.") + _link(expression)
+            return ("" if on is None else f"{source_of(on)}.") + _link(expression)
         case Secret():
             return '"*****"'
         case tuple():
@@ -121,9 +121,9 @@ def written(expression: Argument) -> str:
             return repr(expression)
 
 
-def assigned(name: str, expression: Expression) -> str:
+def assignment_of(name: str, expression: Expression) -> str:
     """`name = ...` as Python, a line for each call where one line is too short."""
-    one = f"{name} = {written(expression)}"
+    one = f"{name} = {source_of(expression)}"
     if len(one) <= _WIDTH and one.count(".") < 3:
         return one
     links = _chain(expression)
@@ -145,7 +145,7 @@ def _chain(expression: Expression) -> list[str]:
                 return [*before[:-1], f"{before[-1]}.{name}"]
             return [*before, f".{name}"]
         case _:
-            return [written(expression)]
+            return [source_of(expression)]
 
 
 def _text(text: str) -> str:
@@ -156,15 +156,15 @@ def _text(text: str) -> str:
 
 
 def _link(expression: Call) -> str:
-    given = [written(each) for each in expression.arguments]
-    given += [f"{key}={written(value)}" for key, value in expression.named]
+    given = [source_of(each) for each in expression.arguments]
+    given += [f"{key}={source_of(value)}" for key, value in expression.named]
     return f"{expression.name}({', '.join(given)})"
 
 
 def _collection(values: tuple[Any, ...]) -> str:
     if _is_mapping(values):
-        return "{" + ", ".join(f"{written(key)}: {written(each)}" for key, each in values) + "}"
-    return "[" + ", ".join(written(each) for each in values) + "]"
+        return "{" + ", ".join(f"{source_of(key)}: {source_of(each)}" for key, each in values) + "}"
+    return "[" + ", ".join(source_of(each) for each in values) + "]"
 
 
 def _is_mapping(values: tuple[Any, ...]) -> bool:

@@ -16,12 +16,12 @@ from headrace.spark.delta_table import (
     local_path,
     open_table,
 )
+from headrace.spark.offset_resolver import OffsetResolver
 from headrace.spark.offsets import Offsets, offsets_from
 from headrace.spark.options import source_options
-from headrace.spark.pipeline.compiling import group_of
+from headrace.spark.pipeline.compiler import group_of
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.model import Delta, Parquet, Sink, Spec
-from headrace.spark.places import Places
 from headrace.spark.watermarks import local
 
 FILE_SINK_LOG = "_spark_metadata"
@@ -124,11 +124,11 @@ def refuse_lost(spec: Spec, servers: str, findings: Findings) -> None:
                 open_table(local_path(sink.target.path)) if isinstance(sink.target, Delta) else None
             )
         except TableUnreadable as error:
-            findings.add(sink.place, str(error))
+            findings.add(sink.location, str(error))
             continue
         damage = _damage(checkpoint)
         if damage is not None:
-            findings.add(sink.place, damage)
+            findings.add(sink.location, damage)
             continue
         if has_past(checkpoint):
             continue
@@ -139,7 +139,7 @@ def refuse_lost(spec: Spec, servers: str, findings: Findings) -> None:
             said = _files_past(sink.target)
         said = said or _group_past(spec, sink, servers)
         if said is not None:
-            findings.add(sink.place, f"the checkpoint {checkpoint} is empty, but {said}")
+            findings.add(sink.location, f"the checkpoint {checkpoint} is empty, but {said}")
 
 
 def _table_past(target: Delta, table: Any) -> str | None:
@@ -215,13 +215,13 @@ def _group_past(spec: Spec, sink: Sink, servers: str) -> str | None:
     group = group_of(spec, sink)
     options = {**dict(spec.source.options), **dict(spec.source.starting)}
     chosen = source_options({**options, "kafka.bootstrap.servers": servers}, streaming=True)
-    places = Places(chosen)
+    resolver = OffsetResolver(chosen)
     try:
-        start, there = places.resolve(chosen.starting, "starting"), places.published(group)
+        start, there = resolver.resolve(chosen.starting, "starting"), resolver.committed(group)
     except HeadraceError:
         return None  # the query will say what is wrong, and where
     finally:
-        places.close()
+        resolver.close()
     moved = [each for each in sorted(start) if there.get(each, start[each]) != start[each]]
     if not moved:
         return None

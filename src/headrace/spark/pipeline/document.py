@@ -19,7 +19,7 @@ _NULL: Final = "tag:yaml.org,2002:null"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Location:
     """Where something stands, counted from 1 as editors do."""
 
     line: int
@@ -56,9 +56,9 @@ class Findings:
         self.file = file
         self._found: dict[Problem, None] = {}
 
-    def add(self, place: Place, message: str) -> None:
+    def add(self, location: Location, message: str) -> None:
         """Note a problem; the same one twice counts once."""
-        self._found[Problem(self.file, place.line, place.column, message)] = None
+        self._found[Problem(self.file, location.line, location.column, message)] = None
 
     @property
     def problems(self) -> list[Problem]:
@@ -79,7 +79,7 @@ class Scalar:
     file. `is_told` if a variable in it is missing: nothing more need be said about it.
     """
 
-    place: Place
+    location: Location
     text: str | None
     first_line: int | None = None
     is_told: bool = False
@@ -89,7 +89,7 @@ class Scalar:
 class Listing:
     """A list."""
 
-    place: Place
+    location: Location
     items: "tuple[Node, ...]"
 
 
@@ -97,7 +97,7 @@ class Listing:
 class Entry:
     """A key of a mapping with what it holds."""
 
-    place: Place
+    location: Location
     value: "Node"
 
 
@@ -105,12 +105,12 @@ class Entry:
 class Table:
     """A mapping."""
 
-    place: Place
+    location: Location
     entries: dict[str, Entry]
 
 
 Node = Scalar | Listing | Table
-START: Final = Place(1, 1)
+START: Final = Location(1, 1)
 
 
 def parse(text: str, variables: Mapping[str, str], findings: Findings) -> Table:
@@ -118,34 +118,34 @@ def parse(text: str, variables: Mapping[str, str], findings: Findings) -> Table:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
-        place = _place_of_error(error)
-        findings.add(place, f"this is not YAML: {_what(error)}{_hint(text, place)}")
+        location = _location_of_error(error)
+        findings.add(location, f"this is not YAML: {_what(error)}{_hint(text, location)}")
         raise PipelineInvalid(findings.problems) from error
     if root is None:
         findings.add(START, "the file is empty")
         raise PipelineInvalid(findings.problems)
     document = _Converter(variables, findings).convert(root)
     if not isinstance(document, Table):
-        findings.add(document.place, "a pipeline is a mapping with name, source and sinks")
+        findings.add(document.location, "a pipeline is a mapping with name, source and sinks")
         raise PipelineInvalid(findings.problems)
     return document
 
 
-def _place(mark: yaml.Mark) -> Place:
-    return Place(mark.line + 1, mark.column + 1)
+def _location(mark: yaml.Mark) -> Location:
+    return Location(mark.line + 1, mark.column + 1)
 
 
-def _place_of_error(error: yaml.YAMLError) -> Place:
+def _location_of_error(error: yaml.YAMLError) -> Location:
     """Where it shows; what is never closed shows at the end, and is told where it opens."""
     marks = [getattr(error, name, None) for name in ("problem_mark", "context_mark")]
     if re.search("end of stream|stream end", _what(error)):
         marks.reverse()
-    return next((_place(mark) for mark in marks if mark is not None), START)
+    return next((_location(mark) for mark in marks if mark is not None), START)
 
 
-def _hint(text: str, place: Place) -> str:
+def _hint(text: str, location: Location) -> str:
     lines = text.splitlines()
-    if place.line <= len(lines) and "${" in lines[place.line - 1]:
+    if location.line <= len(lines) and "${" in lines[location.line - 1]:
         return "; within {...} and [...] a value with ${NAME} must be quoted"
     return ""
 
@@ -166,51 +166,51 @@ class _Converter:
         self._open: set[int] = set()
 
     def convert(self, node: yaml.Node) -> Node:
-        place = _place(node.start_mark)
+        location = _location(node.start_mark)
         if id(node) in self._open:
-            self._findings.add(place, "an anchor holds itself")
-            return Scalar(place, None)
+            self._findings.add(location, "an anchor holds itself")
+            return Scalar(location, None)
         if id(node) not in self._done:
             self._open.add(id(node))
-            self._done[id(node)] = self._converted(node, place)
+            self._done[id(node)] = self._converted(node, location)
             self._open.remove(id(node))
         return self._done[id(node)]
 
-    def _converted(self, node: yaml.Node, place: Place) -> Node:
+    def _converted(self, node: yaml.Node, location: Location) -> Node:
         if isinstance(node, yaml.MappingNode):
-            return self._table(node, place)
+            return self._table(node, location)
         if isinstance(node, yaml.SequenceNode):
-            return Listing(place, tuple(self.convert(each) for each in node.value))
+            return Listing(location, tuple(self.convert(each) for each in node.value))
         assert isinstance(node, yaml.ScalarNode)
         if node.tag == _NULL:
-            return Scalar(place, None)
-        first_line = place.line + 1 if node.style == "|" else None
+            return Scalar(location, None)
+        first_line = location.line + 1 if node.style == "|" else None
         known = len(self._findings.problems)
-        text = self._filled(str(node.value), place)
-        return Scalar(place, text, first_line, is_told=len(self._findings.problems) > known)
+        text = self._filled(str(node.value), location)
+        return Scalar(location, text, first_line, is_told=len(self._findings.problems) > known)
 
-    def _table(self, node: yaml.MappingNode, place: Place) -> Table:
+    def _table(self, node: yaml.MappingNode, location: Location) -> Table:
         entries: dict[str, Entry] = {}
         for key, value in node.value:
-            at = _place(key.start_mark)
+            at = _location(key.start_mark)
             if not isinstance(key, yaml.ScalarNode):
                 self._findings.add(at, "a key must be a plain word")
                 continue
             if key.value in entries:
-                first = entries[key.value].place.line
+                first = entries[key.value].location.line
                 self._findings.add(at, f"{key.value!r} is there twice, first in line {first}")
                 continue
             entries[key.value] = Entry(at, self.convert(value))
-        return Table(place, entries)
+        return Table(location, entries)
 
-    def _filled(self, text: str, place: Place) -> str:
+    def _filled(self, text: str, location: Location) -> str:
         def fill(match: re.Match[str]) -> str:
             escaped, name, default, broken = match.groups()
             if escaped:
                 return "${"
             if broken:
                 self._findings.add(
-                    place, f"{text!r}: variables are ${{NAME}} or ${{NAME:-default}}"
+                    location, f"{text!r}: variables are ${{NAME}} or ${{NAME:-default}}"
                 )
                 return ""
             found: str | None = self._variables.get(name)
@@ -218,7 +218,7 @@ class _Converter:
                 found = default
             if found is None:
                 self._findings.add(
-                    place, f"the variable {name} is not set; ${{{name}:-...}} gives it a default"
+                    location, f"the variable {name} is not set; ${{{name}:-...}} gives it a default"
                 )
                 return ""
             return found

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from headrace.spark.pipeline.document import Findings, Listing, Node, Place, Scalar, Table
+from headrace.spark.pipeline.document import Findings, Listing, Location, Node, Scalar, Table
 
 T = TypeVar("T", bound=str)
 _UNITS: Final = "millisecond|second|minute|hour|day|week"
@@ -51,21 +51,21 @@ class Fields:
         self._section = section
         for name, entry in table.entries.items():
             if name not in section.names:
-                findings.add(entry.place, unknown(name, section.names, section.name))
+                findings.add(entry.location, unknown(name, section.names, section.name))
         for key in section.keys:
             if key.required and key.name not in table.entries:
-                findings.add(table.place, f"{section.name} needs {key.name!r}: {key.meaning}")
+                findings.add(table.location, f"{section.name} needs {key.name!r}: {key.meaning}")
 
     @property
-    def place(self) -> Place:
-        return self.table.place
+    def location(self) -> Location:
+        return self.table.location
 
     def has(self, name: str) -> bool:
         return name in self.table.entries
 
-    def place_of(self, name: str) -> Place:
+    def location_of(self, name: str) -> Location:
         """Where a key stands, or the mapping if it does not."""
-        return self.table.entries[name].place if self.has(name) else self.table.place
+        return self.table.entries[name].location if self.has(name) else self.table.location
 
     def node(self, name: str) -> Node | None:
         """What a key holds; None where it is missing or null."""
@@ -76,7 +76,7 @@ class Fields:
         return entry.value
 
     def wrong(self, name: str, message: str) -> None:
-        self.findings.add(self.place_of(name), f"{name}: {message}")
+        self.findings.add(self.location_of(name), f"{name}: {message}")
 
     def text(self, name: str) -> str | None:
         """A text that is not empty."""
@@ -145,7 +145,7 @@ class Fields:
         if node is None:
             return ()
         if not isinstance(node, Table):
-            self.findings.add(node.place, f"{name} must be a mapping; {self._holds(name)}")
+            self.findings.add(node.location, f"{name} must be a mapping; {self._holds(name)}")
             return ()
         found = []
         for key, entry in node.entries.items():
@@ -154,15 +154,15 @@ class Fields:
                 found.append((key, value))
         return tuple(found)
 
-    def parts(self, name: str) -> tuple[tuple[str, Place], ...]:
+    def parts(self, name: str) -> tuple[tuple[str, Location], ...]:
         """The texts of a key, each with its place: of a mapping that of its key."""
         node = self.node(name)
         if isinstance(node, Table):
-            found = [(each.value, each.place) for each in node.entries.values()]
+            found = [(each.value, each.location) for each in node.entries.values()]
         elif isinstance(node, Listing):
-            found = [(each, each.place) for each in node.items]
+            found = [(each, each.location) for each in node.items]
         else:
-            found = [] if node is None else [(node, self.place_of(name))]
+            found = [] if node is None else [(node, self.location_of(name))]
         return tuple(
             (each.text, place) for each, place in found if isinstance(each, Scalar) and each.text
         )
@@ -176,7 +176,7 @@ class Fields:
             return None
         if not isinstance(node, Table):
             self.findings.add(
-                node.place, f"{name} must be a mapping with {', '.join(section.names)}"
+                node.location, f"{name} must be a mapping with {', '.join(section.names)}"
             )
             return None
         return Fields(node, section, self.findings)
@@ -186,19 +186,19 @@ class Fields:
         if node is None:
             return ()
         if not isinstance(node, Listing):
-            self.findings.add(node.place, f"{name} must be a list; {self._holds(name)}")
+            self.findings.add(node.location, f"{name} must be a list; {self._holds(name)}")
             return ()
         return node.items
 
     def _text(self, name: str, node: Node) -> str | None:
         if not isinstance(node, Scalar):
             kind = "a list" if isinstance(node, Listing) else "a mapping"
-            self.findings.add(node.place, f"{name} is {kind}, and must be text")
+            self.findings.add(node.location, f"{name} is {kind}, and must be text")
             return None
         if node.is_told:
             return None
         if node.text is None or not node.text.strip():
-            self.findings.add(node.place, f"{name} is empty")
+            self.findings.add(node.location, f"{name} is empty")
             return None
         return node.text
 
@@ -219,13 +219,13 @@ def only_one(
     fields: Fields, names: tuple[str, ...], why: str, *, needed: bool = True
 ) -> str | None:
     """Which of several keys is given; exactly one of them may be."""
-    given = sorted((name for name in names if fields.has(name)), key=fields.place_of)
+    given = sorted((name for name in names if fields.has(name)), key=fields.location_of)
     if len(given) == 1:
         return given[0]
     if given:
         fields.findings.add(
-            fields.place_of(given[1]), f"{' and '.join(given)} are both given: {why}"
+            fields.location_of(given[1]), f"{' and '.join(given)} are both given: {why}"
         )
     elif needed:
-        fields.findings.add(fields.place, f"one of {', '.join(names)} is needed: {why}")
+        fields.findings.add(fields.location, f"one of {', '.join(names)} is needed: {why}")
     return given[0] if given else None

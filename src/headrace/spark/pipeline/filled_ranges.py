@@ -25,10 +25,10 @@ def range_name(query: str, start: Offsets, end: Offsets) -> str:
 def earlier_overlap(table: Any, query: str, start: Offsets, end: Offsets) -> Range | None:
     """Offsets that an earlier backfill of this query has written, and that this one would too."""
     for each in _ranges(once_names(table), query):
-        place = each.partition
-        first, last = max(each.start, start.get(place, 0)), min(each.end, end.get(place, 0))
+        partition = each.partition
+        first, last = max(each.start, start.get(partition, 0)), min(each.end, end.get(partition, 0))
         if first < last:
-            return Range(place, first, last)
+            return Range(partition, first, last)
     return None
 
 

@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 from headrace.core.errors import InvalidConfig
 from headrace.spark import upsert
 from headrace.spark.late_rows import count_late
-from headrace.spark.pipeline.calls import done
-from headrace.spark.pipeline.compiling import Line, Program
-from headrace.spark.pipeline.document import Findings, PipelineInvalid, Place
+from headrace.spark.pipeline.calls import evaluate
+from headrace.spark.pipeline.compiler import Line, Program
+from headrace.spark.pipeline.document import Findings, Location, PipelineInvalid
 from headrace.spark.pipeline.functions import load_function, load_processor
 from headrace.spark.pipeline.model import Delta, Spec, Sql
 from headrace.spark.pipeline.steps import INPUT
@@ -49,12 +49,12 @@ def frame_of(program: Program, spark: SparkSession, findings: Findings) -> DataF
     """The frame that a program makes, or None where Spark refuses a line of it."""
     names = names_for(spark)
     needs_view = any(isinstance(step, Sql) for step in program.steps)
-    if needs_view and not _has_place_for_view(program, spark, findings):
+    if needs_view and not _may_create_view(program, spark, findings):
         return None
     try:
         with without_traces():
             for line in program.lines:
-                if not _do(line, names, findings):
+                if not _execute(line, names, findings):
                     return None
     finally:
         if needs_view:
@@ -70,26 +70,28 @@ def refuse_over_connect(spec: Spec, spark: SparkSession, findings: Findings) -> 
     for sink in spec.sinks:
         for step in spec.steps_of(sink):
             if isinstance(step, Sql):  # a server looks at queries later, when the view is gone
-                findings.add(step.place, "over Spark Connect a step cannot be `sql`: use select")
+                findings.add(step.location, "over Spark Connect a step cannot be `sql`: use select")
         if isinstance(sink.target, Delta) and sink.target.upsert is not None:
-            findings.add(sink.target.upsert.place, "over Spark Connect a stream cannot be upserted")
+            findings.add(
+                sink.target.upsert.location, "over Spark Connect a stream cannot be upserted"
+            )
 
 
-def _has_place_for_view(program: Program, spark: SparkSession, findings: Findings) -> bool:
+def _may_create_view(program: Program, spark: SparkSession, findings: Findings) -> bool:
     """Whether the name that a query sees its rows by is free."""
     if any(each.isTemporary and each.name == INPUT for each in spark.catalog.listTables()):
-        place = next(step.place for step in program.steps if isinstance(step, Sql))
-        findings.add(place, f"this session has a view {INPUT!r} of its own: drop or rename it")
+        location = next(step.location for step in program.steps if isinstance(step, Sql))
+        findings.add(location, f"this session has a view {INPUT!r} of its own: drop or rename it")
         return False
     return True
 
 
-def _do(line: Line, names: dict[str, Any], findings: Findings) -> bool:
+def _execute(line: Line, names: dict[str, Any], findings: Findings) -> bool:
     """Carry out a line; one that fails but would not change the columns is passed over."""
     try:
-        result = done(line.value, names)
+        result = evaluate(line.value, names)
     except Exception as error:  # whatever a step of the user's raises is about that step
-        findings.add(_place(line, error), reason(error))
+        findings.add(_location(line, error), reason(error))
         return line.keeps_columns
     if line.target is not None:
         names[line.target] = result
@@ -97,32 +99,32 @@ def _do(line: Line, names: dict[str, Any], findings: Findings) -> bool:
 
 
 @contextmanager
-def told_at(place: Place, findings: Findings) -> Iterator[None]:
+def raised_at(location: Location, findings: Findings) -> Iterator[None]:
     """What Spark refuses or fails at in here is raised as a problem of this place."""
     try:
         with without_traces():
             yield
     except Exception as error:  # of Python's or of Java's side, with no common root
-        findings.add(place, reason(error))
+        findings.add(location, reason(error))
         raise PipelineInvalid(findings.problems) from error
 
 
-def _place(line: Line, error: Exception) -> Place:
+def _location(line: Line, error: Exception) -> Location:
     """The line of the file; within a query of several lines, the one that Spark points at."""
     found = _POSITION.search(str(error))
     if line.first_line is None or found is None:
-        return _place_within(line, str(error))
-    return Place(line.first_line + int(found[1]) - 1, 1)
+        return _location_within(line, str(error))
+    return Location(line.first_line + int(found[1]) - 1, 1)
 
 
-def _place_within(line: Line, said: str) -> Place:
+def _location_within(line: Line, said: str) -> Location:
     """The one part of a step that a message quotes, or that has the column that it names."""
     quoted = {place for text, place in line.parts if f"\n{text}\n" in said}
     name = _NAMED.search(said)
     if not quoted and name is not None:
         word = re.compile(rf"(?<!\w){re.escape(name[1])}(?!\w)")
         quoted = {place for text, place in line.parts if word.search(text)}
-    return quoted.pop() if len(quoted) == 1 else line.place
+    return quoted.pop() if len(quoted) == 1 else line.location
 
 
 def reason(error: Exception) -> str:
@@ -139,7 +141,7 @@ def check_schema(spec: Spec, findings: Findings) -> None:
         with without_traces():
             StructType.fromDDL(value.schema)
     except PySparkException as error:
-        findings.add(spec.source.place_of_option("valueSchema"), f"schema: {reason(error)}")
+        findings.add(spec.source.location_of_option("valueSchema"), f"schema: {reason(error)}")
 
 
 @contextmanager
@@ -158,7 +160,7 @@ def require_usable(spark: SparkSession, spec: Spec, findings: Findings) -> None:
         _ = spark.conf
     except Exception as error:  # of Python's or of Java's side, with no common root
         named = next((name for name in spec.spark_settings if name in str(error)), "")
-        findings.add(spec.place_of_setting(named), f"settings: {reason(error)}")
+        findings.add(spec.location_of_setting(named), f"settings: {reason(error)}")
         raise PipelineInvalid(findings.problems) from error
 
 
@@ -188,7 +190,7 @@ def configured(spark: SparkSession, spec: Spec, findings: Findings) -> Iterator[
             try:
                 _set(spark, name, old, value)
             except Exception as error:  # of Python's or of Java's side, with no common root
-                findings.add(spec.place_of_setting(name), f"settings: {reason(error)}")
+                findings.add(spec.location_of_setting(name), f"settings: {reason(error)}")
                 continue
             if old != value:
                 before[name] = old

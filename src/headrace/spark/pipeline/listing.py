@@ -7,7 +7,7 @@ from headrace.client import Client
 from headrace.core.errors import HeadraceError
 from headrace.spark.options import source_options
 from headrace.spark.pipeline.checkpoints import Batch, last_batch
-from headrace.spark.pipeline.compiling import group_of
+from headrace.spark.pipeline.compiler import group_of
 from headrace.spark.pipeline.pipeline import Pipeline
 
 _ANSWER_MS = 5_000

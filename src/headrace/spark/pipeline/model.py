@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from headrace.spark.pipeline.document import START, Place
+from headrace.spark.pipeline.document import START, Location
 
 # The one state store that transformWithState works with.
 STATE_STORE: Final = {
@@ -18,7 +18,7 @@ TableFormat = Literal["parquet", "csv", "delta", "json"]
 Timers = Literal["none", "processing-time", "event-time"]
 Pairs = tuple[tuple[str, str], ...]
 # Texts within a step and where each stands: Spark names columns, and not lines.
-Parts = tuple[tuple[str, Place], ...]
+Parts = tuple[tuple[str, Location], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,29 +38,29 @@ class Value:
 class Source:
     """Topics and how they are read; `options` are those of `format("headrace")`."""
 
-    place: Place
+    location: Location
     options: Pairs
     starting: Pairs
     ending: Pairs
     value: Value
     columns: tuple[str, ...]
     commit_group: str | None
-    places: tuple[tuple[str, Place], ...]
+    locations: tuple[tuple[str, Location], ...]
 
-    def place_of_option(self, name: str) -> Place:
+    def location_of_option(self, name: str) -> Location:
         """Which line of the file led to an option."""
-        return dict(self.places).get(name.lower(), self.place)
+        return dict(self.locations).get(name.lower(), self.location)
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    place: Place
+    location: Location
     condition: str
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    place: Place
+    location: Location
     expressions: tuple[str, ...]
     parts: Parts = ()
 
@@ -69,7 +69,7 @@ class Select:
 class Sql:
     """A query over `input`; `first_line` is where it starts if it has lines of its own."""
 
-    place: Place
+    location: Location
     query: str
     first_line: int | None = None
 
@@ -78,7 +78,7 @@ class Sql:
 class Window:
     """Aggregates by time: windows of one size, or sessions that end after a gap."""
 
-    place: Place
+    location: Location
     time: str
     size: str | None
     slide: str | None
@@ -91,7 +91,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Dedup:
-    place: Place
+    location: Location
     by: tuple[str, ...]
     time: str
     watermark: str
@@ -101,7 +101,7 @@ class Dedup:
 class Join:
     """A table that does not change while the pipeline runs."""
 
-    place: Place
+    location: Location
     format: TableFormat
     path: str
     options: Pairs
@@ -113,7 +113,7 @@ class Join:
 class Python:
     """A function over Arrow batches."""
 
-    place: Place
+    location: Location
     function: str
     schema: str
 
@@ -122,7 +122,7 @@ class Python:
 class Stateful:
     """A StatefulProcessor, one state for each value of `by`."""
 
-    place: Place
+    location: Location
     function: str
     by: tuple[str, ...]
     schema: str
@@ -136,7 +136,7 @@ Step = Filter | Select | Sql | Window | Dedup | Join | Python | Stateful
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    place: Place
+    location: Location
     topic: str
     key: str | tuple[str, ...] | None
     value: str
@@ -149,7 +149,7 @@ class Topic:
 class Upsert:
     """Rows by their key: the newest of a batch goes into the table, or takes a row out of it."""
 
-    place: Place
+    location: Location
     on: tuple[str, ...]
     delete_when: str | None
     newest_by: tuple[str, ...]
@@ -158,7 +158,7 @@ class Upsert:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    place: Place
+    location: Location
     path: str
     partition_by: tuple[str, ...]
     mode: Literal["append", "complete"]
@@ -168,14 +168,14 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Parquet:
-    place: Place
+    location: Location
     path: str
     partition_by: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    place: Place
+    location: Location
     rows: int
     mode: Mode
 
@@ -188,14 +188,14 @@ class Sink:
     """One streaming query: steps of its own, then where the rows go."""
 
     name: str
-    place: Place
+    location: Location
     target: Target
     steps: tuple[Step, ...] = ()
-    places: tuple[tuple[str, Place], ...] = ()
+    locations: tuple[tuple[str, Location], ...] = ()
 
-    def place_of(self, key: str) -> Place:
+    def location_of(self, key: str) -> Location:
         """Where a key of the target stands."""
-        return dict(self.places).get(key, self.place)
+        return dict(self.locations).get(key, self.location)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,15 +220,15 @@ class Spec:
     settings: Pairs
     steps: tuple[Step, ...]
     sinks: tuple[Sink, ...]
-    places: tuple[tuple[str, Place], ...] = ()
+    locations: tuple[tuple[str, Location], ...] = ()
 
-    def place_of(self, key: str) -> Place:
+    def location_of(self, key: str) -> Location:
         """Where a key of the pipeline itself stands."""
-        return dict(self.places).get(key, START)
+        return dict(self.locations).get(key, START)
 
-    def place_of_setting(self, name: str) -> Place:
+    def location_of_setting(self, name: str) -> Location:
         """Where a setting of Spark stands; the command line's are told where those would."""
-        return dict(self.places).get(f"settings.{name}", self.place_of("settings"))
+        return dict(self.locations).get(f"settings.{name}", self.location_of("settings"))
 
     def steps_of(self, sink: Sink) -> tuple[Step, ...]:
         """What a sink's rows go through."""

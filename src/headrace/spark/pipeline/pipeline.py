@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from headrace.core.errors import InvalidConfig
 from headrace.spark.pipeline.document import Findings, Problem
 from headrace.spark.pipeline.model import Spec
-from headrace.spark.pipeline.reading import read
+from headrace.spark.pipeline.spec_reader import read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.spark.pipeline.backfilling import Backfill, BackfillPlan, Point
-    from headrace.spark.pipeline.running import Run
+    from headrace.spark.pipeline.backfill import Backfill, BackfillPlan, Point
+    from headrace.spark.pipeline.run import Run
 
 
 class Pipeline:
@@ -41,7 +41,7 @@ class Pipeline:
 
     def plan(self, bootstrap_servers: str | None = None, once: bool = False) -> str:
         """The pipeline as a Python program, which does what `start` does."""
-        from headrace.spark.pipeline.planning import plan
+        from headrace.spark.pipeline.plan_text import plan
 
         return plan(self.spec, self._servers(bootstrap_servers), once=once)
 
@@ -53,7 +53,7 @@ class Pipeline:
         Asks the broker for its topics, and `spark` whether it takes the steps; without a session
         these are not looked at.
         """
-        from headrace.spark.pipeline.checking import check_frames, check_stream
+        from headrace.spark.pipeline.checks import check_frames, check_stream
 
         findings, servers = Findings(self.file), self._servers(bootstrap_servers)
         check_stream(self.spec, servers, findings)
@@ -73,7 +73,7 @@ class Pipeline:
 
     def require_startable(self, bootstrap_servers: str | None = None) -> None:
         """Raise what `start` would, as far as it is known without Spark, which takes its time."""
-        from headrace.spark.pipeline.checking import check_stream
+        from headrace.spark.pipeline.checks import check_stream
 
         self.require_broker(bootstrap_servers)
         findings = Findings(self.file)
@@ -96,7 +96,7 @@ class Pipeline:
         bootstrap_servers: str | None = None,
     ) -> "BackfillPlan":
         """What `backfill` would do; raises what it would, as far as it is known without Spark."""
-        from headrace.spark.pipeline.backfilling import check_backfill
+        from headrace.spark.pipeline.backfill import check_backfill
 
         self.require_broker(bootstrap_servers)
         return check_backfill(
@@ -113,7 +113,7 @@ class Pipeline:
         self, spark: "SparkSession", once: bool = False, bootstrap_servers: str | None = None
     ) -> "Run":
         """Start its queries, until what is there now is done (`once`) or until they are stopped."""
-        from headrace.spark.pipeline.running import start
+        from headrace.spark.pipeline.run import start
 
         servers = self._servers(bootstrap_servers)
         return start(self.spec, spark, servers, once=once, findings=Findings(self.file))
@@ -134,7 +134,7 @@ class Pipeline:
         written by its checkpoint is refused. `again` writes it all the same. Without `since` and
         `until` the range is that of the file.
         """
-        from headrace.spark.pipeline.backfilling import backfill
+        from headrace.spark.pipeline.backfill import backfill
 
         return backfill(
             self.spec,

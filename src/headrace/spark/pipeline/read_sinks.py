@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.spark.pipeline import sections
-from headrace.spark.pipeline.document import Findings, Listing, Node, Place, Table
+from headrace.spark.pipeline.document import Findings, Listing, Location, Node, Table
 from headrace.spark.pipeline.fields import Fields, only_one
 from headrace.spark.pipeline.model import (
     Console,
@@ -36,9 +36,9 @@ def read_sinks(nodes: tuple[Node, ...], base: Path, findings: Findings) -> tuple
         if sink is None:
             continue
         if sink.name in found:
-            line = found[sink.name].place.line
+            line = found[sink.name].location.line
             findings.add(
-                sink.place,
+                sink.location,
                 f"the sink of line {line} is called {sink.name!r} too: give this one a name, "
                 "beside its kind",
             )
@@ -48,7 +48,7 @@ def read_sinks(nodes: tuple[Node, ...], base: Path, findings: Findings) -> tuple
 
 def _read_sink(node: Node, base: Path, findings: Findings) -> Sink | None:
     if not isinstance(node, Table):
-        findings.add(node.place, f"a sink is a mapping with one of {', '.join(KINDS)}")
+        findings.add(node.location, f"a sink is a mapping with one of {', '.join(KINDS)}")
         return None
     fields = Fields(node, sections.SINK, findings)
     kind = only_one(fields, KINDS, "a sink is one place")
@@ -58,28 +58,28 @@ def _read_sink(node: Node, base: Path, findings: Findings) -> Sink | None:
     if not NAME.fullmatch(name):
         fields.wrong("name", f"{name!r} must be made of a-z, 0-9, -, _ and .")
     steps = read_steps(fields.listing("steps"), base, findings)
-    target = _READERS[kind](fields, fields.place_of(kind), base)
+    target = _READERS[kind](fields, fields.location_of(kind), base)
     if target is None:
         return None
-    return Sink(name, fields.place_of(kind), target, steps, _places(fields.node(kind)))
+    return Sink(name, fields.location_of(kind), target, steps, _locations(fields.node(kind)))
 
 
-def _places(node: Node | None, within: str = "") -> tuple[tuple[str, Place], ...]:
+def _locations(node: Node | None, within: str = "") -> tuple[tuple[str, Location], ...]:
     """Where the keys of a target stand, those of mappings in it too."""
-    found: list[tuple[str, Place]] = []
+    found: list[tuple[str, Location]] = []
     for name, entry in node.entries.items() if isinstance(node, Table) else ():
-        found += [(within + name, entry.place), *_places(entry.value, f"{within}{name}.")]
+        found += [(within + name, entry.location), *_locations(entry.value, f"{within}{name}.")]
     return tuple(found)
 
 
-def _topic(sink: Fields, place: Place, base: Path) -> Target | None:  # noqa: ARG001
+def _topic(sink: Fields, location: Location, base: Path) -> Target | None:  # noqa: ARG001
     fields = sink.section("topic", sections.TOPIC)
     if fields is None:
         return None
     is_list = isinstance(fields.node("key"), Listing)
     delivery = fields.text("delivery") or "at-least-once"
     return Topic(
-        place=place,
+        location=location,
         topic=fields.text("name") or "",
         key=fields.texts("key") if is_list else fields.text("key"),
         value=fields.text("value") or "json",
@@ -89,14 +89,14 @@ def _topic(sink: Fields, place: Place, base: Path) -> Target | None:  # noqa: AR
     )
 
 
-def _delta(sink: Fields, place: Place, base: Path) -> Target | None:
+def _delta(sink: Fields, location: Location, base: Path) -> Target | None:
     fields = sink.section("delta", sections.DELTA)
     if fields is None:
         return None
     if fields.has("upsert") and fields.has("mode"):
         fields.wrong("mode", "an upsert has no mode: changed rows are merged into the table")
     return Delta(
-        place=place,
+        location=location,
         path=located(fields.text("path") or "", base),
         partition_by=fields.texts("partition_by"),
         mode=fields.choice("mode", ("append", "complete"), "append"),
@@ -110,7 +110,7 @@ def _upsert(delta: Fields) -> Upsert | None:
     if fields is None:
         return None
     return Upsert(
-        place=delta.place_of("upsert"),
+        location=delta.location_of("upsert"),
         on=fields.texts("on"),
         delete_when=fields.text("delete_when"),
         newest_by=fields.texts("newest_by") or _NEWEST_BY,
@@ -118,25 +118,25 @@ def _upsert(delta: Fields) -> Upsert | None:
     )
 
 
-def _parquet(sink: Fields, place: Place, base: Path) -> Target | None:
+def _parquet(sink: Fields, location: Location, base: Path) -> Target | None:
     fields = sink.section("parquet", sections.PARQUET)
     if fields is None:
         return None
-    return Parquet(place, located(fields.text("path") or "", base), fields.texts("partition_by"))
+    return Parquet(location, located(fields.text("path") or "", base), fields.texts("partition_by"))
 
 
-def _console(sink: Fields, place: Place, base: Path) -> Target | None:  # noqa: ARG001
+def _console(sink: Fields, location: Location, base: Path) -> Target | None:  # noqa: ARG001
     if sink.node("console") is None:
-        return Console(place, _ROWS_SHOWN, "append")
+        return Console(location, _ROWS_SHOWN, "append")
     fields = sink.section("console", sections.CONSOLE)
     if fields is None:
         return None
     return Console(
-        place, fields.whole("rows") or _ROWS_SHOWN, fields.choice("mode", _MODES, "append")
+        location, fields.whole("rows") or _ROWS_SHOWN, fields.choice("mode", _MODES, "append")
     )
 
 
-_READERS: Final[dict[str, Callable[[Fields, Place, Path], Target | None]]] = {
+_READERS: Final[dict[str, Callable[[Fields, Location, Path], Target | None]]] = {
     "topic": _topic,
     "delta": _delta,
     "parquet": _parquet,

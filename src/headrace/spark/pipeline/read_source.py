@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from headrace.spark.options import COLUMNS, SOURCE_NAMES
 from headrace.spark.pipeline import sections
-from headrace.spark.pipeline.document import Listing, Node, Place, Scalar, Table
+from headrace.spark.pipeline.document import Listing, Location, Node, Scalar, Table
 from headrace.spark.pipeline.fields import Fields, only_one, unknown
 from headrace.spark.pipeline.model import Pairs, Source, Value, ValueFormat
 
@@ -39,12 +39,12 @@ _OWN: Final = {
 def read_source(fields: Fields) -> Source:
     """The source; every option remembers the key that it comes from."""
     options: dict[str, str] = {}
-    places: dict[str, Place] = {}
+    locations: dict[str, Location] = {}
 
     def put(name: str, value: str | None, key: str) -> None:
         if value is not None:
             options[name] = value
-            places[name.lower()] = fields.place_of(key)
+            locations[name.lower()] = fields.location_of(key)
 
     given = only_one(fields, ("topics", "pattern", "assign"), "which topics are read")
     if given == "topics":
@@ -55,35 +55,35 @@ def read_source(fields: Fields) -> Source:
         put("assign", _json(fields.node("assign"), fields, "assign"), "assign")
     most = fields.whole("max_rows_per_batch")
     put("maxOffsetsPerTrigger", None if most is None else str(most), "max_rows_per_batch")
-    value, schema_place = _value(fields)
+    value, schema_location = _value(fields)
     put("valueFormat", None if value.format == "raw" else value.format, "value")
     put("valueSchema", value.schema, "value")
-    places["valueschema"] = schema_place
+    locations["valueschema"] = schema_location
     put("includeHeaders", "true" if fields.flag("headers") else None, "headers")
-    for name, text, place in _passed_on(fields):
+    for name, text, location in _passed_on(fields):
         options[name] = text
-        places[name.lower()] = place
+        locations[name.lower()] = location
     starting = _bound(fields, "from", "starting") or (("startingOffsets", "earliest"),)
     ending = _bound(fields, "to", "ending")
     for name, _ in (*starting, *ending):
-        places[name.lower()] = fields.place_of("from" if name.startswith("st") else "to")
+        locations[name.lower()] = fields.location_of("from" if name.startswith("st") else "to")
     return Source(
-        place=fields.place,
+        location=fields.location,
         options=tuple(options.items()),
         starting=starting,
         ending=ending,
         value=value,
         columns=_columns(fields),
         commit_group=fields.text("commit_group"),
-        places=tuple(places.items()),
+        locations=tuple(locations.items()),
     )
 
 
-def _value(source: Fields) -> tuple[Value, Place]:
+def _value(source: Fields) -> tuple[Value, Location]:
     """What values are, and where their schema stands."""
     fields = source.section("value", sections.VALUE)
     if fields is None:
-        return Value(), source.place_of("value")
+        return Value(), source.location_of("value")
     kind: ValueFormat = fields.choice("format", _FORMATS, "raw")
     schema, column = fields.text("schema"), fields.text("as")
     has_fields = kind in ("json", "avro")
@@ -92,7 +92,7 @@ def _value(source: Fields) -> tuple[Value, Place]:
     for name in ("schema", "as"):
         if not has_fields and fields.has(name):
             fields.wrong(name, f"is for format json or avro, not {kind}")
-    return Value(kind, schema, column), fields.place_of("schema")
+    return Value(kind, schema, column), fields.location_of("schema")
 
 
 def _columns(fields: Fields) -> tuple[str, ...]:
@@ -106,20 +106,20 @@ def _columns(fields: Fields) -> tuple[str, ...]:
     return chosen
 
 
-def _passed_on(fields: Fields) -> list[tuple[str, str, Place]]:
+def _passed_on(fields: Fields) -> list[tuple[str, str, Location]]:
     node = fields.node("options")
     entries = node.entries if isinstance(node, Table) else {}
     known = {name.lower(): name for name in SOURCE_NAMES}
     for name, entry in entries.items():
         low = name.lower()
         if low in _OWN:
-            fields.findings.add(entry.place, f"{name} is set by the key {_OWN[low]!r}")
+            fields.findings.add(entry.location, f"{name} is set by the key {_OWN[low]!r}")
         elif low not in known and not low.startswith("kafka."):
             allowed = [each for each in SOURCE_NAMES if each.lower() not in _OWN]
-            fields.findings.add(entry.place, unknown(name, [*allowed, "kafka.*"], "the source"))
+            fields.findings.add(entry.location, unknown(name, [*allowed, "kafka.*"], "the source"))
     # By their proper names: the source does not mind capitals, but what leaves some out does.
     return [
-        (known.get(name.lower(), name.lower()), text, entries[name].place)
+        (known.get(name.lower(), name.lower()), text, entries[name].location)
         for name, text in fields.pairs("options")
     ]
 
@@ -134,17 +134,17 @@ def _bound(fields: Fields, key: str, side: str) -> Pairs:
             fields.wrong(key, f"{node.text!r} is not earliest, latest, {{timestamp: ...}} or "
                               "{offsets: ...}")  # fmt: skip
         return ((f"{side}Offsets", node.text or ""),)
-    place = fields.section(key, sections.FROM)
-    if place is None:
+    location = fields.section(key, sections.FROM)
+    if location is None:
         return ()
-    given = only_one(place, ("timestamp", "offsets"), f"{key} is one place")
+    given = only_one(location, ("timestamp", "offsets"), f"{key} is one place")
     if given == "timestamp":
-        time = place.text("timestamp")
+        time = location.text("timestamp")
         found = None if time is None else milliseconds(time)
         if time is not None and found is None:
-            place.wrong("timestamp", f"{time!r} is no time such as 2026-01-31T12:00:00Z")
+            location.wrong("timestamp", f"{time!r} is no time such as 2026-01-31T12:00:00Z")
         return ((f"{side}Timestamp", str(found)),)
-    return ((f"{side}Offsets", _json(place.node("offsets"), place, "offsets") or ""),)
+    return ((f"{side}Offsets", _json(location.node("offsets"), location, "offsets") or ""),)
 
 
 def milliseconds(text: str) -> int | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.spark.pipeline import sections
-from headrace.spark.pipeline.document import Findings, Node, Place, Scalar, Table
+from headrace.spark.pipeline.document import Findings, Location, Node, Scalar, Table
 from headrace.spark.pipeline.fields import Fields, only_one
 from headrace.spark.pipeline.model import (
     Dedup,
@@ -41,32 +41,32 @@ def read_steps(nodes: tuple[Node, ...], base: Path, findings: Findings) -> tuple
 def _read_step(node: Node, base: Path, findings: Findings) -> Step | None:
     kinds = sections.STEP.names
     if not isinstance(node, Table):
-        findings.add(node.place, f"a step is a mapping with one of {', '.join(kinds)}")
+        findings.add(node.location, f"a step is a mapping with one of {', '.join(kinds)}")
         return None
     fields = Fields(node, sections.STEP, findings)
     kind = only_one(fields, kinds, "a step does one thing", needed=not node.entries)
     if kind is None:
         return None
     before = len(findings.problems)
-    step = _READERS[kind](fields, fields.place_of(kind), base)
+    step = _READERS[kind](fields, fields.location_of(kind), base)
     return step if len(findings.problems) == before else None
 
 
-def _filter(fields: Fields, place: Place, base: Path) -> Step:  # noqa: ARG001
-    return Filter(place, fields.text("filter") or "")
+def _filter(fields: Fields, location: Location, base: Path) -> Step:  # noqa: ARG001
+    return Filter(location, fields.text("filter") or "")
 
 
-def _select(fields: Fields, place: Place, base: Path) -> Step:  # noqa: ARG001
-    return Select(place, fields.texts("select"), fields.parts("select"))
+def _select(fields: Fields, location: Location, base: Path) -> Step:  # noqa: ARG001
+    return Select(location, fields.texts("select"), fields.parts("select"))
 
 
-def _sql(fields: Fields, place: Place, base: Path) -> Step:  # noqa: ARG001
+def _sql(fields: Fields, location: Location, base: Path) -> Step:  # noqa: ARG001
     node = fields.node("sql")
     first_line = node.first_line if isinstance(node, Scalar) else None
-    return Sql(place, fields.text("sql") or "", first_line)
+    return Sql(location, fields.text("sql") or "", first_line)
 
 
-def _window(step: Fields, place: Place, base: Path) -> Step | None:  # noqa: ARG001
+def _window(step: Fields, location: Location, base: Path) -> Step | None:  # noqa: ARG001
     fields = step.section("window", sections.WINDOW)
     if fields is None:
         return None
@@ -76,7 +76,7 @@ def _window(step: Fields, place: Place, base: Path) -> Step | None:  # noqa: ARG
     if not fields.pairs("agg") and fields.has("agg"):
         fields.wrong("agg", "is empty; it holds columns to compute, as n: count(*)")
     return Window(
-        place=place,
+        location=location,
         time=fields.text("time") or "",
         size=fields.duration("size"),
         slide=fields.duration("slide"),
@@ -88,19 +88,19 @@ def _window(step: Fields, place: Place, base: Path) -> Step | None:  # noqa: ARG
     )
 
 
-def _dedup(step: Fields, place: Place, base: Path) -> Step | None:  # noqa: ARG001
+def _dedup(step: Fields, location: Location, base: Path) -> Step | None:  # noqa: ARG001
     fields = step.section("dedup", sections.DEDUP)
     if fields is None:
         return None
     return Dedup(
-        place=place,
+        location=location,
         by=fields.texts("by"),
         time=fields.text("time") or "",
         watermark=fields.duration("watermark") or "",
     )
 
 
-def _join(step: Fields, place: Place, base: Path) -> Step | None:
+def _join(step: Fields, location: Location, base: Path) -> Step | None:
     fields = step.section("join", sections.JOIN)
     table = fields and fields.section("table", sections.TABLE)
     if fields is None or table is None:
@@ -109,7 +109,7 @@ def _join(step: Fields, place: Place, base: Path) -> Step | None:
     if kind == "delta" and table.has("options"):
         table.wrong("options", "a Delta table is read without options; leave them out")
     return Join(
-        place=place,
+        location=location,
         format=kind,
         path=located(table.text("path") or "", base),
         options=table.pairs("options"),
@@ -118,14 +118,14 @@ def _join(step: Fields, place: Place, base: Path) -> Step | None:
     )
 
 
-def _python(step: Fields, place: Place, base: Path) -> Step | None:
+def _python(step: Fields, location: Location, base: Path) -> Step | None:
     fields = step.section("python", sections.PYTHON)
     if fields is None:
         return None
-    return Python(place, _function(fields, base), fields.text("schema") or "")
+    return Python(location, _function(fields, base), fields.text("schema") or "")
 
 
-def _stateful(step: Fields, place: Place, base: Path) -> Step | None:
+def _stateful(step: Fields, location: Location, base: Path) -> Step | None:
     fields = step.section("stateful", sections.STATEFUL)
     if fields is None:
         return None
@@ -136,7 +136,7 @@ def _stateful(step: Fields, place: Place, base: Path) -> Step | None:
         if timers != "event-time" and fields.has(name):
             fields.wrong(name, "is for timers: event-time; leave it out")
     return Stateful(
-        place=place,
+        location=location,
         function=_function(fields, base),
         by=fields.texts("by"),
         schema=fields.text("schema") or "",
@@ -163,7 +163,7 @@ def _function(fields: Fields, base: Path) -> str:
     return f"{path}:{name}"
 
 
-_READERS: Final[dict[str, Callable[[Fields, Place, Path], Step | None]]] = {
+_READERS: Final[dict[str, Callable[[Fields, Location, Path], Step | None]]] = {
     "filter": _filter,
     "select": _select,
     "sql": _sql,

@@ -41,13 +41,14 @@ def refuse_impossible(spec: Spec, findings: Findings) -> None:
             other = paths.setdefault(_plain(sink.target.path), sink)
             if other is not sink:
                 findings.add(
-                    sink.place, f"the sink of line {other.place.line} writes to this path too"
+                    sink.location, f"the sink of line {other.location.line} writes to this path too"
                 )
             for each in spec.sinks:
                 checkpoint = _plain(spec.checkpoint_of(each))
                 if f"{_plain(sink.target.path)}/".startswith(f"{checkpoint}/"):
                     findings.add(
-                        sink.place, f"{checkpoint} is a checkpoint of this pipeline: choose another"
+                        sink.location,
+                        f"{checkpoint} is a checkpoint of this pipeline: choose another",
                     )
 
 
@@ -65,13 +66,13 @@ def refuse_loops(spec: Spec, subscription: Subscription, findings: Findings) -> 
     loop = "is read by the source, so that records would come round for ever: choose another"
     dead = spec.dead_letter_topic
     if dead is not None and subscription.reads(dead):
-        findings.add(spec.place_of("on_bad_record"), f"dead_letter: topic {dead!r} {loop}")
+        findings.add(spec.location_of("on_bad_record"), f"dead_letter: topic {dead!r} {loop}")
     for sink in spec.sinks:
         if not isinstance(sink.target, Topic) or not subscription.reads(sink.target.topic):
             continue
         own = dict(sink.target.options).get("kafka.bootstrap.servers")
         if own is None or own == spec.bootstrap_servers:
-            findings.add(sink.place, f"topic {sink.target.topic!r} {loop}")
+            findings.add(sink.location, f"topic {sink.target.topic!r} {loop}")
 
 
 def _check_target(sink: Sink, findings: Findings) -> None:
@@ -83,14 +84,14 @@ def _check_target(sink: Sink, findings: Findings) -> None:
         if isinstance(sink.target, Delta):
             local_path(sink.target.path)
     except InvalidConfig as error:
-        findings.add(sink.place, str(error))
+        findings.add(sink.location, str(error))
 
 
 def refuse_end(spec: Spec, findings: Findings) -> None:
     """A stream goes on; only a backfill has an end."""
     for name, _ in spec.source.ending:
         findings.add(
-            spec.source.place_of_option(name),
+            spec.source.location_of_option(name),
             "`to` is for `headrace pipeline backfill`: a pipeline that runs has no end",
         )
 
@@ -114,10 +115,10 @@ def _check_watermarks(steps: tuple[Step, ...], findings: Findings) -> None:
             continue
         if step.watermark is None:
             continue
-        span, line = known.setdefault(step.time, (step.watermark, step.place.line))
+        span, line = known.setdefault(step.time, (step.watermark, step.location.line))
         if span != step.watermark:
             findings.add(
-                step.place,
+                step.location,
                 f"{step.time!r} has a watermark of {span} since line {line}: use the same here",
             )
 
@@ -136,19 +137,19 @@ def _check_mode(sink: Sink, steps: tuple[Step, ...], findings: Findings) -> None
     for step in windows:
         if step.session is not None and not step.by:
             findings.add(
-                step.place,
+                step.location,
                 "a session takes `by`: Spark keeps no sessions of all rows together in a stream",
             )
     if mode == "append" and last.time not in marked:
         findings.add(
-            sink.place,
+            sink.location,
             "mode append gives out a window once it is over, which takes a watermark: set one in "
-            f"the window of line {last.place.line}, or use another mode",
+            f"the window of line {last.location.line}, or use another mode",
         )
     if mode == "update" and last.session is not None:
         said = "an upsert" if is_upsert else "mode update"
         findings.add(
-            sink.place,
-            f"{said} cannot follow sessions (line {last.place.line}): Spark gives a session out "
+            sink.location,
+            f"{said} cannot follow sessions (line {last.location.line}): Spark gives a session out "
             "when it is over, in mode append",
         )

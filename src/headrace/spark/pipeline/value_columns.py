@@ -28,18 +28,18 @@ def refuse_hidden_columns(source: Source, findings: Findings) -> None:
     value = source.value
     if not value.has_fields:
         return
-    place = source.place_of_option("valueSchema")
+    location = source.location_of_option("valueSchema")
     try:
         names = (value.column,) if value.column is not None else field_names(value)
     except InvalidConfig as error:
-        findings.add(place, str(error))
+        findings.add(location, str(error))
         return
     others = {each.lower() for each in record_columns(source, with_errors=True)}
     for name in names:
         if name.lower() in others:
             other = "choose another name" if value.column else "set `as: value` for value.FIELD"
             findings.add(
-                place,
+                location,
                 f"the value has a field {name!r}, and so has the record: {other}, or leave the "
                 "record's out by source.columns",
             )

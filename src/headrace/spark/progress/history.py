@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from headrace.core.errors import InvalidConfig
+from headrace.spark.progress.atomic_write import replace_text
 from headrace.spark.progress.measures import Progress, from_line, to_line
-from headrace.spark.progress.replacing import replace_text
 
 BATCHES_MAX: Final = 20_000
 HEADER: Final = json.dumps({"headrace": "batches of a report", "version": 1}) + "\n"

@@ -8,7 +8,7 @@ from socketserver import ThreadingTCPServer
 from typing import Final
 
 from headrace.core.errors import InvalidConfig
-from headrace.core.listeners import parse_door
+from headrace.core.listeners import parse_listener_address
 from headrace.core.metrics import Family, Histogram, Kind, Metric, Value
 from headrace.spark.progress.late import LateRows
 from headrace.spark.progress.measures import Lag, Progress
@@ -178,7 +178,7 @@ class MetricsServer:
     """Answers `GET /metrics` on threads of its own until it is closed."""
 
     def __init__(self, address: str, counters: Counters) -> None:
-        host, port = _place(address)
+        host, port = _bind_address(address)
         kind = _Server6 if ":" in host else _Server
         try:
             self._server = kind((host, port), _handler(counters))
@@ -206,13 +206,13 @@ def _joined(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _place(address: str) -> tuple[str, int]:
+def _bind_address(address: str) -> tuple[str, int]:
     """Host and port; a port alone means this machine only."""
     text = address.strip().removeprefix(":")
-    place = parse_door("metrics", f"127.0.0.1:{text}" if text.isdigit() else text)
-    if place is None:
+    parsed = parse_listener_address("metrics", f"127.0.0.1:{text}" if text.isdigit() else text)
+    if parsed is None:
         raise InvalidConfig("metrics: expected HOST:PORT; leave it out for no metrics")
-    return place
+    return parsed
 
 
 def _handler(counters: Counters) -> type[BaseHTTPRequestHandler]:

@@ -9,10 +9,10 @@ from statistics import median
 from typing import Final
 
 from headrace.spark.progress import figures
-from headrace.spark.progress.drawing import STYLE, WIDTH, Panel, draw
 from headrace.spark.progress.late import LateRows, percent
 from headrace.spark.progress.measures import Progress
 from headrace.spark.progress.series import lag, measured, restarts, runs, span_of, throughput
+from headrace.spark.progress.svg import STYLE, WIDTH, Panel, draw
 
 FORMATS: Final = (".html", ".svg")
 REFRESH_SECONDS: Final = 5

@@ -20,11 +20,11 @@ from pyspark.sql.streaming.listener import (
 )
 
 from headrace.core.errors import InvalidConfig
+from headrace.spark.progress.atomic_write import replace_text
 from headrace.spark.progress.history import History, history_of
 from headrace.spark.progress.late import LateRows
 from headrace.spark.progress.measures import Progress, from_spark
 from headrace.spark.progress.prometheus import Counters, MetricsServer
-from headrace.spark.progress.replacing import replace_text
 from headrace.spark.progress.report import FORMATS, render
 from headrace.spark.progress.terminal import Screen, open_screen
 
@@ -136,7 +136,7 @@ class Watching:
         spark, listener = self._spark, self._listener
         self._spark = self._listener = None
         if spark is not None and listener is not None:
-            self._hear_the_last(spark)
+            self._await_last_events(spark)
             try:
                 spark.streams.removeListener(listener)
             except Exception as error:  # py4j's and gRPC's, if the session is gone
@@ -151,7 +151,7 @@ class Watching:
             with self._changed:
                 self._write_report(now=True)
 
-    def _hear_the_last(self, spark: SparkSession) -> None:
+    def _await_last_events(self, spark: SparkSession) -> None:
         """Spark tells of batches some time after they ended: wait for the end of each query."""
         deadline = time.monotonic() + LAST_EVENTS_SECONDS
         try:

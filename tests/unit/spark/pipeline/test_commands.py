@@ -13,7 +13,7 @@ import pytest
 
 from headrace.cli.main import main
 from headrace.cli.pipeline.run import stop_on_signals
-from tests.unit.spark.pipeline.test_reading import SMALL
+from tests.unit.spark.pipeline.test_spec_reader import SMALL
 
 
 def exit_code(*arguments: str) -> int:

@@ -7,8 +7,8 @@ import pytest
 from headrace.spark.pipeline.document import (
     Findings,
     Listing,
+    Location,
     PipelineInvalid,
-    Place,
     Scalar,
     Table,
     parse,
@@ -20,7 +20,7 @@ def parsed(text: str, **variables: str) -> tuple[Table, list[str]]:
     try:
         table = parse(text, variables, findings)
     except PipelineInvalid:
-        table = Table(Place(1, 1), {})
+        table = Table(Location(1, 1), {})
     return table, [str(each) for each in findings.problems]
 
 
@@ -35,10 +35,10 @@ def test_keys_and_values_know_where_they_stand() -> None:
     assert said == []
     items = table.entries["b"].value
     assert isinstance(items, Listing)
-    assert items.items[0].place == Place(3, 5)
+    assert items.items[0].location == Location(3, 5)
     inner = items.items[1]
     assert isinstance(inner, Table)
-    assert inner.entries["c"].place == Place(4, 6)
+    assert inner.entries["c"].location == Location(4, 6)
 
 
 def test_words_that_yaml_takes_for_truth_stay_words() -> None:

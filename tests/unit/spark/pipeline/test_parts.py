@@ -16,7 +16,8 @@ from headrace.core.errors import InvalidConfig
 from headrace.spark.offsets import Range
 from headrace.spark.options import source_options
 from headrace.spark.pipeline import load
-from headrace.spark.pipeline.backfilling import held_by_checkpoint
+from headrace.spark.pipeline.backfill import held_by_checkpoint
+from headrace.spark.pipeline.checkpoint_owner import record_owner, refuse_others
 from headrace.spark.pipeline.checkpoints import (
     CheckpointUnreadable,
     begun_at,
@@ -26,7 +27,6 @@ from headrace.spark.pipeline.checkpoints import (
     offsets_as_from,
     planned_up_to,
 )
-from headrace.spark.pipeline.claims import claim, refuse_others
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.frames import reason, refuse_over_connect
 from headrace.spark.pipeline.functions import load_function
@@ -34,7 +34,7 @@ from headrace.spark.pipeline.listing import pipeline_files
 from headrace.spark.pipeline.model import Value
 from headrace.spark.pipeline.read_source import milliseconds
 from headrace.spark.pipeline.value_columns import field_names
-from tests.unit.spark.pipeline.test_reading import SMALL
+from tests.unit.spark.pipeline.test_spec_reader import SMALL
 
 
 @pytest.mark.parametrize(
@@ -251,8 +251,8 @@ def test_a_checkpoint_tells_whose_it_is_and_keeps_its_owner(tmp_path: Path) -> N
     other = replace(spec, name="other")
     checkpoint, findings = str(tmp_path / "console"), Findings("clicks.yaml")
     refuse_others(spec, "127.0.0.1:1", findings)
-    claim(checkpoint, "clicks-console")
-    claim(checkpoint, "other-console")
+    record_owner(checkpoint, "clicks-console")
+    record_owner(checkpoint, "other-console")
     refuse_others(spec, "127.0.0.1:1", findings)
     assert not findings.problems
     refuse_others(other, "127.0.0.1:1", findings)
@@ -262,7 +262,7 @@ def test_a_checkpoint_tells_whose_it_is_and_keeps_its_owner(tmp_path: Path) -> N
     )
     (tmp_path / "console" / "headrace.json").write_text("{")  # as nothing was known
     refuse_others(other, "127.0.0.1:1", findings)
-    claim("hdfs://far/away", "clicks-console")
+    record_owner("hdfs://far/away", "clicks-console")
     assert len(findings.problems) == 1
 
 

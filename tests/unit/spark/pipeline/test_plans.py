@@ -8,8 +8,17 @@ import pytest
 
 from headrace.core.errors import InvalidConfig
 from headrace.spark.pipeline import load
-from headrace.spark.pipeline.calls import Call, Name, Secret, assigned, call, done, options, written
-from tests.unit.spark.pipeline.test_reading import SMALL
+from headrace.spark.pipeline.calls import (
+    Call,
+    Name,
+    Secret,
+    assignment_of,
+    call,
+    evaluate,
+    options,
+    source_of,
+)
+from tests.unit.spark.pipeline.test_spec_reader import SMALL
 
 WHOLE = """
 name: clicks
@@ -118,7 +127,7 @@ def test_secrets_are_not_printed_and_sinks_reach_their_brokers_as_the_source_doe
 )
 def test_what_is_secret_is_told_by_its_name(name: str, is_secret: bool) -> None:
     [(_, value)] = options({name: "hush"})
-    assert ("hush" not in written(value)) == is_secret
+    assert ("hush" not in source_of(value)) == is_secret
 
 
 def test_only_what_is_used_is_imported() -> None:
@@ -150,7 +159,7 @@ def test_other_settings_go_before_those_of_the_file() -> None:
 def test_what_is_written_is_what_is_done() -> None:
     expression = call(call(Name("text"), "replace", "a", 'b"\n'), "split", sep="b", maxsplit=1)
     names = {"text": "xaxa"}
-    assert done(expression, names) == eval(written(expression), names)
+    assert evaluate(expression, names) == eval(source_of(expression), names)
 
 
 def test_a_query_of_several_lines_is_printed_in_lines() -> None:
@@ -162,6 +171,6 @@ def test_a_query_of_several_lines_is_printed_in_lines() -> None:
 
 def test_long_calls_have_a_line_each() -> None:
     chain: Call = call(Name("x"), "first", "a" * 50)
-    text = assigned("y", call(chain, "second", (("b", Secret("c")),), flag=True))
+    text = assignment_of("y", call(chain, "second", (("b", Secret("c")),), flag=True))
     ast.parse(text)
     assert text.splitlines()[-2] == '    .second({"b": "*****"}, flag=True)'

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from headrace.core.errors import InvalidConfig
+from headrace.spark.progress.atomic_write import replace_text
 from headrace.spark.progress.history import HEADER, History, history_of
 from headrace.spark.progress.measures import to_line
-from headrace.spark.progress.replacing import replace_text
 from tests.support.spark_progress import batch
 
 

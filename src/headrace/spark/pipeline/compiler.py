@@ -12,7 +12,7 @@ from typing import Final
 
 from headrace.spark.options import ERROR, LATE_BEFORE
 from headrace.spark.pipeline.calls import Call, Expression, Get, Name, call, with_options
-from headrace.spark.pipeline.document import Place
+from headrace.spark.pipeline.document import Location
 from headrace.spark.pipeline.late import counting_step
 from headrace.spark.pipeline.model import (
     Pairs,
@@ -56,7 +56,7 @@ class Line:
 
     target: str | None
     value: Expression
-    place: Place
+    location: Location
     keeps_columns: bool = False
     first_line: int | None = None
     parts: Parts = ()
@@ -103,7 +103,7 @@ def streaming_program(spec: Spec, sink: Sink, servers: str, *, once: bool = Fals
     elif spec.every is not None:
         written = call(written, "trigger", processingTime=spec.every)
     query = f"{frames.name}_query"
-    start = Line(query, call(written, "start"), sink.place)
+    start = Line(query, call(written, "start"), sink.location)
     return Program(sink, spec.steps_of(sink), frames.name, lines, start)
 
 
@@ -124,7 +124,7 @@ def batch_program(
         options.pop(name, None)
     lines = _frame_lines(spec, sink, frames, reading, options)
     write = batch_writer(sink, Name(frames.name), connection_of(spec, sink, servers), once_as)
-    return Program(sink, spec.steps_of(sink), frames.name, lines, Line(None, write, sink.place))
+    return Program(sink, spec.steps_of(sink), frames.name, lines, Line(None, write, sink.location))
 
 
 def connection_of(spec: Spec, sink: Sink, servers: str) -> dict[str, str]:
@@ -161,17 +161,17 @@ def _frame_lines(
     source = with_options(call(reading.reader, "format", "headrace"), options)
     carried = () if frames.counts_late_at is None else (LATE_BEFORE,)
     columns = _with_columns(spec, call(source, "load"), reading, carried)
-    lines = [Line(frames.name, columns, spec.source.place)]
+    lines = [Line(frames.name, columns, spec.source.location)]
     for step in spec.steps_of(sink):
         first_line = step.first_line if isinstance(step, Sql) else None
         parts = step.parts if isinstance(step, Select | Window) else ()
         lines += [
-            Line(target, value, step.place, keeps, first_line, parts)
+            Line(target, value, step.location, keeps, first_line, parts)
             for target, value, keeps in step_calls(step, frames)
         ]
     shaped = prepared(sink.target, Name(frames.name))
     if shaped is not None:
-        lines.append(Line(frames.name, shaped, sink.place))
+        lines.append(Line(frames.name, shaped, sink.location))
     return tuple(lines)
 
 

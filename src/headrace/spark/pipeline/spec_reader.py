@@ -8,8 +8,16 @@ from typing import Final
 from headrace.core.errors import InvalidConfig
 from headrace.spark.options import Subscription, source_options
 from headrace.spark.pipeline import sections
-from headrace.spark.pipeline.compiling import STREAM_OPTIONS
-from headrace.spark.pipeline.document import START, Findings, Listing, Place, Scalar, Table, parse
+from headrace.spark.pipeline.compiler import STREAM_OPTIONS
+from headrace.spark.pipeline.document import (
+    START,
+    Findings,
+    Listing,
+    Location,
+    Scalar,
+    Table,
+    parse,
+)
 from headrace.spark.pipeline.fields import Fields
 from headrace.spark.pipeline.model import OnLate, Source, Spec
 from headrace.spark.pipeline.read_sinks import NAME, read_sinks
@@ -44,7 +52,7 @@ def read(text: str, file: str, base: Path, variables: Mapping[str, str]) -> Spec
         settings=_settings(fields),
         steps=read_steps(fields.listing("steps"), base, findings),
         sinks=read_sinks(fields.listing("sinks"), base, findings),
-        places=_places(fields),
+        locations=_locations(fields),
     )
     if fields.has("sinks") and not fields.listing("sinks"):
         fields.wrong("sinks", "is empty; a pipeline has at least one sink")
@@ -108,17 +116,19 @@ def _settings(fields: Fields) -> tuple[tuple[str, str], ...]:
     node = fields.node("settings")
     for name, entry in node.entries.items() if isinstance(node, Table) else ():
         if not re.match(r"spark\.", name):
-            fields.findings.add(entry.place, f"{name!r} is no setting of Spark: those are spark.*")
+            fields.findings.add(
+                entry.location, f"{name!r} is no setting of Spark: those are spark.*"
+            )
     return fields.pairs("settings")
 
 
-def _places(fields: Fields) -> tuple[tuple[str, Place], ...]:
+def _locations(fields: Fields) -> tuple[tuple[str, Location], ...]:
     """Where the keys of the pipeline stand, and those of its settings."""
     node = fields.node("settings")
     settings = node.entries if isinstance(node, Table) else {}
     return (
-        *((key, entry.place) for key, entry in fields.table.entries.items()),
-        *((f"settings.{name}", entry.place) for name, entry in settings.items()),
+        *((key, entry.location) for key, entry in fields.table.entries.items()),
+        *((f"settings.{name}", entry.location) for name, entry in settings.items()),
     )
 
 
@@ -134,7 +144,7 @@ def _check_options(spec: Spec, findings: Findings) -> Subscription | None:
         try:
             subscription = source_options(options, streaming=streaming).subscription
         except InvalidConfig as error:
-            findings.add(source.place_of_option(_named(str(error), options)), str(error))
+            findings.add(source.location_of_option(_named(str(error), options)), str(error))
             return None
     return subscription
 

@@ -16,18 +16,18 @@ from pyspark.sql import functions as F  # noqa: N812, as all the world calls it
 
 from headrace.core.errors import InvalidConfig
 from headrace.spark.delta_table import PlainWrite, local_path, open_table
+from headrace.spark.offset_resolver import OffsetResolver
 from headrace.spark.offsets import Offsets, Range, to_json
 from headrace.spark.options import source_options
-from headrace.spark.pipeline.calls import done
-from headrace.spark.pipeline.checking import check_topics
+from headrace.spark.pipeline.calls import evaluate
 from headrace.spark.pipeline.checkpoints import CheckpointUnreadable, begun_at, planned_up_to
-from headrace.spark.pipeline.compiling import STREAM_OPTIONS, Program, batch_program
+from headrace.spark.pipeline.checks import check_topics
+from headrace.spark.pipeline.compiler import STREAM_OPTIONS, Program, batch_program
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.filled_ranges import earlier_overlap, range_name
-from headrace.spark.pipeline.frames import check_schema, configured, frame_of, names_for, told_at
+from headrace.spark.pipeline.frames import check_schema, configured, frame_of, names_for, raised_at
 from headrace.spark.pipeline.model import Delta, Pairs, Parquet, Sink, Spec, Stateful, Topic, Window
 from headrace.spark.pipeline.read_source import milliseconds
-from headrace.spark.places import Places
 from headrace.spark.watermarks import local
 
 Point = str | int | datetime | Mapping[str, Mapping[str, int]]
@@ -154,7 +154,7 @@ def check_backfill(
             if not is_done:
                 _refuse_held(sink, ranges, findings)
         if spec.dead_letter_topic is not None and not all(written):
-            _refuse_letters(spec, servers, start, end, findings)
+            _refuse_dead_letters(spec, servers, start, end, findings)
         findings.refuse()
     return BackfillPlan(chosen, start, end, held, written)
 
@@ -218,8 +218,8 @@ def _write(
         return None
     counted = Observation()
     rows = frame.observe(counted, F.count(F.lit(1)).alias("rows"))
-    with told_at(program.write.place, findings):
-        done(program.write.value, {**names_for(spark), program.frame: rows})
+    with raised_at(program.write.location, findings):
+        evaluate(program.write.value, {**names_for(spark), program.frame: rows})
     return int(counted.get["rows"])
 
 
@@ -230,16 +230,17 @@ def _chosen(spec: Spec, names: tuple[str, ...], findings: Findings) -> list[Sink
     for sink in chosen:
         if isinstance(sink.target, Parquet):
             findings.add(
-                sink.place,
+                sink.location,
                 "a batch cannot add to the files of a stream: readers heed the stream's list of "
                 "files, and would not see them. Choose other sinks, or use a delta sink",
             )
         if isinstance(sink.target, Delta) and sink.target.mode == "complete":
-            findings.add(sink.place, "mode complete: a range would replace the whole table")
+            findings.add(sink.location, "mode complete: a range would replace the whole table")
         for step in spec.steps_of(sink):
             if isinstance(step, Stateful):
                 findings.add(
-                    step.place, "a batch has no state from before its range, so it cannot do this"
+                    step.location,
+                    "a batch has no state from before its range, so it cannot do this",
                 )
     return chosen
 
@@ -255,12 +256,12 @@ def _range(
     given.setdefault("startingOffsetsByTimestampStrategy", "latest")
     options = {**given, **dict(starting), **dict(ending), "kafka.bootstrap.servers": servers}
     chosen = source_options(options, streaming=False)
-    places = Places(chosen)
+    resolver = OffsetResolver(chosen)
     try:
-        start = places.resolve(chosen.starting, "starting")
-        end = places.resolve(chosen.ending, "ending")
+        start = resolver.resolve(chosen.starting, "starting")
+        end = resolver.resolve(chosen.ending, "ending")
     finally:
-        places.close()
+        resolver.close()
     return start, {each: max(end[each], start[each]) for each in end}
 
 
@@ -295,11 +296,12 @@ def _refuse_overlaps(
             continue
         shared = earlier_overlap(table, query, start, end)
         if shared is not None:
-            place = shared.partition
+            partition = shared.partition
             findings.add(
-                sink.place,
+                sink.location,
                 f"an earlier backfill has written offsets {shared.start} to {shared.end - 1} of "
-                f"{place}, and this one is to read {start[place]} to {end[place] - 1}: choose a "
+                f"{partition}, and this one is to read {start[partition]} to "
+                f"{end[partition] - 1}: choose a "
                 "range beside it, by offsets if times have come to mean others, or write them "
                 "twice with `--again`",
             )
@@ -359,7 +361,7 @@ def _held(
     except CheckpointUnreadable as error:
         if findings is not None:
             findings.add(
-                sink.place,
+                sink.location,
                 f"{error}: so nobody can tell what of this range the pipeline itself has written. "
                 "Bring the checkpoint back, or write rows that may be there with `--again`",
             )
@@ -380,11 +382,11 @@ def held_by_checkpoint(
         return []
     begun = _beginning(spec, checkpoint, servers)
     found = []
-    for place in sorted(end):
-        first = max(start[place], begun.get(place, 0))
-        last = min(end[place], reached.get(place, 0))
+    for partition in sorted(end):
+        first = max(start[partition], begun.get(partition, 0))
+        last = min(end[partition], reached.get(partition, 0))
         if first < last:
-            found.append(Range(place, first, last))
+            found.append(Range(partition, first, last))
     return found
 
 
@@ -400,20 +402,20 @@ def _refuse_held(sink: Sink, held: list[Range], findings: Findings) -> None:
     if not held:
         return
     findings.add(
-        sink.place,
+        sink.location,
         f"the pipeline itself has written offsets of this range ({_listed(held)}): choose a range "
         "beside them, or write them twice with `--again`",
     )
 
 
-def _refuse_letters(
+def _refuse_dead_letters(
     spec: Spec, servers: str, start: Offsets, end: Offsets, findings: Findings
 ) -> None:
     """Bad records go to their topic by the query of the first sink, and by every backfill."""
     sent = _held(spec, spec.sinks[0], servers, start, end, findings)
     if sent:
         findings.add(
-            spec.place_of("on_bad_record"),
+            spec.location_of("on_bad_record"),
             f"the pipeline itself has sent the bad records of this range ({_listed(sent)}) to "
             f"{spec.dead_letter_topic}: choose a range beside them, or send them twice with "
             "`--again`",

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from headrace.web import bodies
-from headrace.web.consumer_shapes import NewInstance
+from headrace.web.consumer_types import NewInstance
 from headrace.web.endpoint import read_query
 from headrace.web.errors import HttpError
 from headrace.web.groups import Reset

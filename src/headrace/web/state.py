@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.web.bodies import ClientGone, Held
-from headrace.web.door_metrics import DoorMetrics, RequestCounts
+from headrace.web.bodies import ClientDisconnected, MemoryBudget
 from headrace.web.errors import TOO_MANY, HttpError
 from headrace.web.group_metrics import GroupMetrics
+from headrace.web.http_metrics import HttpMetrics, RequestCounts
 from headrace.web.metrics import Source
 from headrace.web.settings import WebSettings
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Turns:
+class LoopSlices:
     """One piece of work in each turn of the event loop, over all requests of the door.
 
     Between two pieces the loop serves every other socket, so a Kafka request waits for at most
@@ -40,7 +40,7 @@ class Turns:
         await asyncio.sleep(0)
 
 
-class Streams:
+class StreamLimit:
     """How many streams are open, within the limit of the door."""
 
     __slots__ = ("_open", "_streams_max")
@@ -65,7 +65,7 @@ class Streams:
         self._open -= 1
 
 
-class Door:
+class HttpState:
     """The state behind the routes of one HTTP server."""
 
     def __init__(
@@ -79,21 +79,21 @@ class Door:
 
         self.gateway = gateway
         self.settings = settings
-        self.counts = RequestCounts()
+        self.request_counts = RequestCounts()
         groups = GroupMetrics(lambda: gateway.admin, lambda: gateway.client.now_ms() / 1000)
-        self.sources = (*sources, DoorMetrics(self), groups)
+        self.sources = (*sources, HttpMetrics(self), groups)
         self.is_stopping = False
-        self.watches: set[asyncio.Future[None]] = set()
+        self.disconnect_waits: set[asyncio.Future[None]] = set()
         """Ends of clients that something waits for; all of them end when the door closes."""
-        self.turns = Turns()
-        self.held = Held(settings.held_bytes_max)
-        self.streams = Streams(settings.streams_max)
+        self.loop_slices = LoopSlices()
+        self.body_memory = MemoryBudget(settings.held_bytes_max)
+        self.stream_limit = StreamLimit(settings.streams_max)
         self.instances: Instances = Instances(settings)
 
     def stop_waiting(self) -> None:
         """End streams and long polls."""
         self.is_stopping = True
-        for watch in list(self.watches):
+        for watch in list(self.disconnect_waits):
             watch.cancel()
 
     async def close(self) -> None:
@@ -105,27 +105,27 @@ async def while_connected(call: "Call", work: Coroutine[Any, Any, T]) -> T:
     """Do something that waits, unless the client goes away or the door closes meanwhile."""
     task = asyncio.current_task()
     assert task is not None
-    gone = asyncio.ensure_future(_gone(call))
+    gone = asyncio.ensure_future(_wait_for_disconnect(call))
 
     def interrupt(_: object) -> None:
         call.is_interrupted = True
         task.cancel()
 
     gone.add_done_callback(interrupt)
-    call.door.watches.add(gone)
+    call.state.disconnect_waits.add(gone)
     try:
         return await work
     except asyncio.CancelledError:
         if not call.is_interrupted:
             raise
         task.uncancel()
-        raise ClientGone from None
+        raise ClientDisconnected from None
     finally:
-        call.door.watches.discard(gone)
+        call.state.disconnect_waits.discard(gone)
         gone.remove_done_callback(interrupt)
         gone.cancel()
 
 
-async def _gone(call: "Call") -> None:
+async def _wait_for_disconnect(call: "Call") -> None:
     while (await call.receive())["type"] != "http.disconnect":
         pass

@@ -16,8 +16,8 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=249, pattern="^[^/]+
 Number = int | str | None
 
 WAIT_MS_MAX: Final = 600_000
-ANSWER_BYTES: Final = 1024 * 1024
-ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+RESPONSE_BYTES: Final = 1024 * 1024
+RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class NewInstance(
@@ -126,7 +126,7 @@ class RecordsQuery(msgspec.Struct, frozen=True):
     ] = -1
 
     def bytes_at_most(self) -> int:
-        return ANSWER_BYTES if self.max_bytes <= 0 else min(self.max_bytes, ANSWER_BYTES_MAX)
+        return RESPONSE_BYTES if self.max_bytes <= 0 else min(self.max_bytes, RESPONSE_BYTES_MAX)
 
     def wait_ms(self, otherwise: int) -> int:
         return otherwise if self.timeout <= 0 else min(self.timeout, WAIT_MS_MAX)

@@ -44,9 +44,9 @@ def test_steps_and_sinks_keep_their_order_and_their_lines() -> None:
     assert isinstance(sink.target, Topic)
     assert sink.target.key == ("window", "item")
     first, second = sink.steps
-    assert (type(first), first.place.line) == (Filter, 9)
+    assert (type(first), first.location.line) == (Filter, 9)
     assert isinstance(second, Window)
-    assert (second.place.line, second.agg) == (10, (("n", "count(*)"),))
+    assert (second.location.line, second.agg) == (10, (("n", "count(*)"),))
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
-from headrace.spark.pipeline.calls import Call, Get, Name, assigned, options, written
-from headrace.spark.pipeline.compiling import Line, Program, streaming_program
+from headrace.spark.pipeline.calls import Call, Get, Name, assignment_of, options, source_of
+from headrace.spark.pipeline.compiler import Line, Program, streaming_program
 from headrace.spark.pipeline.model import Spec
 
 # What a program may use, and where that comes from.
@@ -28,7 +28,7 @@ def plan(spec: Spec, servers: str, *, once: bool) -> str:
             used |= _names(line.value)
     imports = [text for name, text in _IMPORTS.items() if name in used]
     imports.append("from headrace.spark.session import session")
-    settings = written(options(spec.spark_settings)) if spec.spark_settings else ""
+    settings = source_of(options(spec.spark_settings)) if spec.spark_settings else ""
     start = f'spark = session("{spec.name}"' + (f", settings={settings}" if settings else "") + ")"
     parts = [*imports, "", start]
     for program in programs:
@@ -44,8 +44,8 @@ def _written(program: Program) -> list[str]:
 
 def _line(line: Line) -> str:
     if line.target is None:
-        return written(line.value)
-    return assigned(line.target, line.value)
+        return source_of(line.value)
+    return assignment_of(line.target, line.value)
 
 
 def _names(expression: object) -> set[str]:

@@ -8,31 +8,31 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from headrace.client.core.models import EARLIEST, LATEST, OffsetSpec, at_time
-from headrace.text.words import BadLine, Words
+from headrace.text.tokenizer import BadLine, Tokenizer
 
 _AGO: Final = re.compile(r"-(\d{1,9})(ms|s|m|h|d)")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _OFFSET: Final = re.compile(r"\d{1,18}")
-HOW: Final = (
+SYNTAX: Final = (
     "BEGINNING, END, an offset, a time (2026-01-31T12:00:00Z, @<milliseconds> or -15m)"
     " or GROUP <group>"
 )
 
 
-class GroupPlace(NamedTuple):
+class CommittedByGroup(NamedTuple):
     """Where a group has committed."""
 
     group: str
 
 
-Place = int | OffsetSpec | GroupPlace
+TextOffsetSpec = int | OffsetSpec | CommittedByGroup
 
 
-def read_place(words: Words, now_ms: int) -> Place:
+def parse_offset_spec(tokens: Tokenizer, now_ms: int) -> TextOffsetSpec:
     """The place that the next words name."""
-    word = words.next()
+    word = tokens.next()
     if word is None:
-        raise BadLine(f"say where: {HOW}")
+        raise BadLine(f"say where: {SYNTAX}")
     text = word.decode(errors="replace")
     match text.upper():
         case "BEGINNING" | "EARLIEST":
@@ -40,10 +40,10 @@ def read_place(words: Words, now_ms: int) -> Place:
         case "END" | "LATEST":
             return LATEST
         case "GROUP":
-            group = words.next()
+            group = tokens.next()
             if not group:
                 raise BadLine("write GROUP <group>")
-            return GroupPlace(group.decode(errors="replace"))
+            return CommittedByGroup(group.decode(errors="replace"))
     if _OFFSET.fullmatch(text):
         return int(text)
     return at_time(_time(text, now_ms))
@@ -58,7 +58,7 @@ def _time(text: str, now_ms: int) -> int:
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise BadLine(f"{text!r} is no place to read from; write {HOW}") from None
+        raise BadLine(f"{text!r} is no place to read from; write {SYNTAX}") from None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
     return max(int(when.timestamp() * 1000), 0)

@@ -6,7 +6,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.protocol.records.decode import Record
 from headrace.web import media
-from headrace.web.bodies import ClientGone
+from headrace.web.bodies import ClientDisconnected
 from headrace.web.errors import HttpError
 from headrace.web.instances import Instance, Records
 from headrace.web.operations import Call
@@ -17,11 +17,11 @@ SLICE_RECORDS = 300
 LINGER_MS = 5
 
 
-class _Over(Exception):
+class _ResponseFull(Exception):
     """The next record is for the next answer, so there is nothing to wait for."""
 
 
-class RecordsAnswer:
+class RecordsResponse:
     """What is polled, written in pieces as it comes, until time is up or the answer is full."""
 
     def __init__(self, call: Call, instance: Instance, max_bytes: int) -> None:
@@ -33,7 +33,7 @@ class RecordsAnswer:
         self._bytes = 0
         self._count = 0
         self._count_before = 0
-        self._is_over = False
+        self._is_full = False
         self._separator = b"["
 
     async def run(self, wait_ms: float) -> None:
@@ -48,13 +48,13 @@ class RecordsAnswer:
             for where, records in found.items():
                 await self._write(where, records)
             left_ms = (until - now()) * 1000
-            if self._is_over or left_ms <= 0:
+            if self._is_full or left_ms <= 0:
                 break
             if self._bytes >= self._instance.min_bytes:
                 left_ms = min(left_ms, LINGER_MS)
             try:
                 found = await self._poll(left_ms)
-            except (_Over, HeadraceError):
+            except (_ResponseFull, HeadraceError):
                 break  # the next request meets it again, and can be told
         end = b"[]" if self._separator == b"[" else b"]"
         await self._send(end)
@@ -62,24 +62,24 @@ class RecordsAnswer:
         # it could no longer be told from one who has it all.
         await asyncio.sleep(0)
         if self._call.is_gone:
-            raise ClientGone
+            raise ClientDisconnected
         await self._send(b"", more=False)
-        self._instance.delivered()
+        self._instance.mark_delivered()
 
     async def _poll(self, wait_ms: float) -> Records:
         self._count_before = self._count
         return await self._instance.poll(wait_ms, SLICE_RECORDS, self._wants)
 
     def _wants(self, where: TopicPartition, record: Record) -> bool:
-        if self._is_over or not self._has_room(where, record):
+        if self._is_full or not self._fits(where, record):
             if self._count == self._count_before:
-                raise _Over
-            self._is_over = True
+                raise _ResponseFull
+            self._is_full = True
             return False
         self._count += 1
         return True
 
-    def _has_room(self, where: TopicPartition, record: Record) -> bool:
+    def _fits(self, where: TopicPartition, record: Record) -> bool:
         value = record.value
         total = self._bytes + len(value or b"") + len(record.key or b"")
         if self._count and total > self._bytes_max:
@@ -92,7 +92,7 @@ class RecordsAnswer:
         return True
 
     async def _write(self, where: TopicPartition, records: list[Record]) -> None:
-        async with self._call.door.turns:
+        async with self._call.state.loop_slices:
             texts = record_texts(where.topic, where.partition, records, self._formats)
             piece = self._separator + b",".join(texts)
         self._separator = b","

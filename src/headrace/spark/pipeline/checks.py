@@ -13,10 +13,10 @@ from headrace.core.errors import HeadraceError, InvalidConfig
 from headrace.spark import upsert
 from headrace.spark.lake import table_options as check_table
 from headrace.spark.options import source_options
+from headrace.spark.pipeline.checkpoint_owner import refuse_others
 from headrace.spark.pipeline.checkpoints import refuse_lost
-from headrace.spark.pipeline.claims import refuse_others
-from headrace.spark.pipeline.compiling import connection_of, streaming_program
-from headrace.spark.pipeline.document import Findings, PipelineInvalid, Place
+from headrace.spark.pipeline.compiler import connection_of, streaming_program
+from headrace.spark.pipeline.document import Findings, Location, PipelineInvalid
 from headrace.spark.pipeline.frames import (
     check_schema,
     configured,
@@ -47,31 +47,31 @@ def check_topics(spec: Spec, sinks: Sequence[Sink], servers: str, findings: Find
     source = spec.source
     given = {**dict(source.options), **dict(source.starting), "kafka.bootstrap.servers": servers}
     chosen = source_options(given, streaming=True)
-    there = _topics(chosen.client, spec.place_of("bootstrap_servers"), findings)
+    there = _topics(chosen.client, spec.location_of("bootstrap_servers"), findings)
     if there is None:
         return
-    for topic, place in _topics_beside(spec, chosen.subscription.topics):
-        _require(topic, place, there, findings)
+    for topic, location in _topics_beside(spec, chosen.subscription.topics):
+        _require(topic, location, there, findings)
     for part in chosen.subscription.partitions:
         if part.topic not in there or part.partition >= len(there[part.topic].partitions):
-            findings.add(source.place_of_option("assign"), f"there is no partition {part}")
+            findings.add(source.location_of_option("assign"), f"there is no partition {part}")
         elif part.partition in _offline(there[part.topic]):
-            _tell_offline([part], source.place_of_option("assign"), findings)
+            _report_offline([part], source.location_of_option("assign"), findings)
     if chosen.subscription.pattern is not None:
         for name in sorted(filter(chosen.subscription.reads, there)):
             if not there[name].is_internal:
-                _require_online(there[name], source.place, findings)
+                _require_online(there[name], source.location, findings)
     for sink in sinks:
         if isinstance(sink.target, Topic):
             options = topic_options(sink.target, connection_of(spec, sink, servers))
             reached = there
             if options["kafka.bootstrap.servers"] != servers:
                 settings = topic_sink_options(options, ONE_TEXT).client
-                elsewhere = _topics(settings, sink.place, findings)
+                elsewhere = _topics(settings, sink.location, findings)
                 if elsewhere is None:
                     continue
                 reached = elsewhere
-            _require(sink.target.topic, sink.place, reached, findings)
+            _require(sink.target.topic, sink.location, reached, findings)
 
 
 def check_stream(spec: Spec, servers: str, findings: Findings) -> None:
@@ -86,31 +86,31 @@ def check_stream(spec: Spec, servers: str, findings: Findings) -> None:
 _Topics = Mapping[str, TopicDescription]
 
 
-def _topics(settings: ClientSettings, place: Place, findings: Findings) -> _Topics | None:
+def _topics(settings: ClientSettings, location: Location, findings: Findings) -> _Topics | None:
     """Topics by their names, or None where no broker answers."""
     try:
         with Client(settings) as client:
             client.connect()
             found = client.admin.list_topics(internal=True)
     except HeadraceError as error:
-        findings.add(place, f"no broker answers: {error}")
+        findings.add(location, f"no broker answers: {error}")
         return None
     return {each.name: each for each in found}
 
 
-def _require(topic: str, place: Place, there: _Topics, findings: Findings) -> None:
+def _require(topic: str, location: Location, there: _Topics, findings: Findings) -> None:
     if topic not in there:
         findings.add(
-            place, f"the topic {topic} does not exist: `headrace topic create {topic}` makes it"
+            location, f"the topic {topic} does not exist: `headrace topic create {topic}` makes it"
         )
     else:
-        _require_online(there[topic], place, findings)
+        _require_online(there[topic], location, findings)
 
 
-def _require_online(topic: TopicDescription, place: Place, findings: Findings) -> None:
+def _require_online(topic: TopicDescription, location: Location, findings: Findings) -> None:
     offline = [TopicPartition(topic.name, each) for each in _offline(topic)]
     if offline:
-        _tell_offline(offline, place, findings)
+        _report_offline(offline, location, findings)
 
 
 def _offline(topic: TopicDescription) -> list[int]:
@@ -118,22 +118,24 @@ def _offline(topic: TopicDescription) -> list[int]:
     return [each.partition for each in topic.partitions if each.leader in each.offline]
 
 
-def _tell_offline(parts: Sequence[TopicPartition], place: Place, findings: Findings) -> None:
+def _report_offline(
+    parts: Sequence[TopicPartition], location: Location, findings: Findings
+) -> None:
     """A query would ask for them for minutes, without a word, and then fail."""
     are = "is" if len(parts) == 1 else "are"
     findings.add(
-        place,
+        location,
         f"{', '.join(map(str, parts))} {are} offline: the broker cannot open the files, and says "
         "in its log why; mend them and start it again",
     )
 
 
-def _topics_beside(spec: Spec, read: tuple[str, ...]) -> Iterator[tuple[str, Place]]:
+def _topics_beside(spec: Spec, read: tuple[str, ...]) -> Iterator[tuple[str, Location]]:
     """Those that are read, and that of dead letters."""
     for topic in read:
-        yield topic, spec.source.place_of_option("subscribe")
+        yield topic, spec.source.location_of_option("subscribe")
     if spec.dead_letter_topic is not None:
-        yield spec.dead_letter_topic, spec.place_of("on_bad_record")
+        yield spec.dead_letter_topic, spec.location_of("on_bad_record")
 
 
 def check_frames(spec: Spec, spark: SparkSession, servers: str, findings: Findings) -> None:
@@ -157,13 +159,13 @@ def check_frames(spec: Spec, spark: SparkSession, servers: str, findings: Findin
                 findings.add(*_in_words(sink, reason(error)))
 
 
-def _in_words(sink: Sink, message: str) -> tuple[Place, str]:
+def _in_words(sink: Sink, message: str) -> tuple[Location, str]:
     """What a sink refuses, at the key that it is about and by that key's name."""
     for option, key in _KEYS.items():
         if option in message:
             word = re.compile(rf"\b{option}\b")
-            return sink.place_of(key), word.sub(key.rpartition(".")[2], message)
-    return sink.place, message
+            return sink.location_of(key), word.sub(key.rpartition(".")[2], message)
+    return sink.location, message
 
 
 def _check_mode(sink: Sink, spark: SparkSession, frame: DataFrame) -> None:

@@ -8,23 +8,23 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.core.errors import ErrorCode, HeadraceError
-from headrace.spark.pipeline.calls import done
-from headrace.spark.pipeline.checking import check_stream
-from headrace.spark.pipeline.claims import claim
-from headrace.spark.pipeline.compiling import streaming_program
+from headrace.spark.pipeline.calls import evaluate
+from headrace.spark.pipeline.checkpoint_owner import record_owner
+from headrace.spark.pipeline.checks import check_stream
+from headrace.spark.pipeline.compiler import streaming_program
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.frames import (
     check_schema,
     configured,
     frame_of,
     names_for,
+    raised_at,
     reason,
     refuse_over_connect,
-    told_at,
 )
 from headrace.spark.pipeline.late import may_lose_late
 from headrace.spark.pipeline.model import OnLate, Spec
-from headrace.spark.planner_environment import settle_environment
+from headrace.spark.planner_environment import define_planner_variables
 from headrace.spark.progress import Watching, watch
 from headrace.spark.progress.late import LateRows, percent
 
@@ -103,7 +103,7 @@ class Run:
                 self.stop()
                 raise QueryFailed("\n".join(f"{name}: {why}" for name, why in failed.items()))
             if not self.is_active:
-                self._hear_the_last()
+                self._await_last_events()
                 self.refuse_late()
                 return True
             try:
@@ -131,9 +131,9 @@ class Run:
                     del left[name]
             if left:
                 time.sleep(_POLL_SECONDS)
-        self._hear_the_last()
+        self._await_last_events()
 
-    def _hear_the_last(self) -> None:
+    def _await_last_events(self) -> None:
         """Spark tells of batches some time after they ended."""
         if self._watching is not None:
             self._watching.close()
@@ -159,16 +159,18 @@ def start(spec: Spec, spark: SparkSession, servers: str, *, once: bool, findings
         findings.refuse()
         frames = [frame_of(program, spark, findings) for program in programs]
         findings.refuse()
-        settle_environment(spark)  # whoever made the session
+        define_planner_variables(spark)  # whoever made the session
         try:
             if late:  # before the queries start, so that their first batches are heard of too
                 watching = watch(spark, names=late, terminal=False)
             for program, frame in zip(programs, frames, strict=True):
                 names = {**names_for(spark), program.frame: frame}
-                with told_at(program.write.place, findings):
+                with raised_at(program.write.location, findings):
                     if getattr(spark, "_jvm", None) is not None:  # else on the server's disks
-                        claim(spec.checkpoint_of(program.sink), spec.query_name(program.sink))
-                    queries[spec.query_name(program.sink)] = done(program.write.value, names)
+                        record_owner(
+                            spec.checkpoint_of(program.sink), spec.query_name(program.sink)
+                        )
+                    queries[spec.query_name(program.sink)] = evaluate(program.write.value, names)
         except BaseException:
             Run(queries, watching=watching).stop()
             raise

@@ -16,7 +16,7 @@ _ESCAPE: Final = re.compile(rb"\\(x[0-9A-Fa-f]{2}|.)", re.DOTALL)
 _ESCAPES: Final = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b'"': b'"', b"\\": b"\\"}
 _NEEDS_QUOTES: Final = re.compile(rb'[\x00-\x20"\\\x7f-\xff]')
 _QUOTABLE: Final = re.compile(rb'[\x00-\x1f"\\\x7f-\xff]')
-_BACK: Final = {value[0]: b"\\" + name for name, value in _ESCAPES.items()}
+_ESCAPE_OF: Final = {value[0]: b"\\" + name for name, value in _ESCAPES.items()}
 
 
 class BadLine(ApiError):
@@ -26,7 +26,7 @@ class BadLine(ApiError):
         super().__init__(ErrorCode.INVALID_REQUEST, message)
 
 
-class Words:
+class Tokenizer:
     """Takes a line apart, word by word."""
 
     __slots__ = ("_at", "_line")
@@ -101,7 +101,7 @@ def quote(word: bytes) -> bytes:
 
 
 def _escape(match: "re.Match[bytes]") -> bytes:
-    return _BACK.get(match[0][0]) or b"\\x%02x" % match[0][0]
+    return _ESCAPE_OF.get(match[0][0]) or b"\\x%02x" % match[0][0]
 
 
 def _escape_char(char: str) -> bytes:
@@ -109,4 +109,4 @@ def _escape_char(char: str) -> bytes:
         return b"\\" + char.encode()
     if char.isprintable():
         return char.encode()
-    return b"".join(_BACK.get(byte) or b"\\x%02x" % byte for byte in char.encode())
+    return b"".join(_ESCAPE_OF.get(byte) or b"\\x%02x" % byte for byte in char.encode())

@@ -7,7 +7,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.gateway.values import Produced
 from headrace.protocol.records.decode import Record
-from headrace.text.words import quote
+from headrace.text.tokenizer import quote
 
 _TEXT_MAX: Final = 400
 _CLOSES: Final = "; this connection is closed"

@@ -31,7 +31,7 @@ from headrace.spark.offsets import (
 from headrace.spark.options import SourceOptions
 
 T = TypeVar("T")
-Found = dict[TopicPartition, int]
+ResolvedOffsets = dict[TopicPartition, int]
 logger = logging.getLogger(__name__)
 
 
@@ -51,14 +51,14 @@ def report_loss(what: str, *, fail: bool) -> None:
     logger.warning("going on without lost records, since failOnDataLoss=false: reason=%s", what)
 
 
-class Places:
+class OffsetResolver:
     """Partitions and offsets as they are now; connects when first asked."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._client: Client | None = None
         self._ids: dict[str, UUID] = {}
-        self._made_anew: set[str] = set()
+        self._recreated_topics: set[str] = set()
 
     def close(self) -> None:
         """Close the connections; the next question opens new ones."""
@@ -73,37 +73,37 @@ class Places:
         failOnDataLoss=false lets a query go on without it.
         """
         may_be_gone = set() if self._options.fail_on_data_loss else {p.topic for p in before}
-        return self._try(lambda client: self._partitions(client, may_be_gone))
+        return self._retried(lambda client: self._partitions(client, may_be_gone))
 
-    def latest_now(self) -> Found:
+    def latest_now(self) -> ResolvedOffsets:
         """Where everything ends that is there; what is not is for `partitions` to judge."""
         named = {*self._options.subscription.topics}
         named |= {each.topic for each in self._options.subscription.partitions}
-        return self.latest(self._try(lambda client: self._partitions(client, named)))
+        return self.latest(self._retried(lambda client: self._partitions(client, named)))
 
-    def made_anew(self) -> list[str]:
+    def recreated_topics(self) -> list[str]:
         """The topics that were deleted and created again since they were first asked for.
 
         They are told once if a query may go on, else whenever it asks.
         """
-        found = sorted(self._made_anew)
+        found = sorted(self._recreated_topics)
         if not self._options.fail_on_data_loss:
-            self._made_anew.clear()
+            self._recreated_topics.clear()
         return found
 
-    def earliest(self, partitions: Collection[TopicPartition]) -> Found:
+    def earliest(self, partitions: Collection[TopicPartition]) -> ResolvedOffsets:
         """Where these partitions start."""
-        return self._listed(dict.fromkeys(partitions, EARLIEST))
+        return self._list_offsets(dict.fromkeys(partitions, EARLIEST))
 
-    def latest(self, partitions: Collection[TopicPartition]) -> Found:
+    def latest(self, partitions: Collection[TopicPartition]) -> ResolvedOffsets:
         """Where these partitions end, for a reader of the chosen isolation."""
-        return self._listed(dict.fromkeys(partitions, LATEST))
+        return self._list_offsets(dict.fromkeys(partitions, LATEST))
 
-    def resolve(self, bound: Bound, side: str) -> Found:
+    def resolve(self, bound: Bound, side: str) -> ResolvedOffsets:
         """The offsets of a starting or ending place, for every partition there is."""
         partitions = self.partitions()
         if side == "starting":
-            self._try(self._require_letters)
+            self._retried(self._require_dead_letter_topic)
         if bound is End.EARLIEST:
             return self.earliest(partitions)
         if bound is End.LATEST:
@@ -116,12 +116,12 @@ class Places:
         found |= self.earliest([each for each in bound if bound[each] == EARLIEST_OFFSET])
         return found | self.latest([each for each in bound if bound[each] == LATEST_OFFSET])
 
-    def publish(self, group: str, offsets: Offsets) -> None:
+    def commit(self, group: str, offsets: Offsets) -> None:
         """Commit offsets for a group without members, so that its lag is that of the query."""
         wanted: dict[TopicPartition, int | CommittedOffset] = dict(offsets)
         self._connected().admin.alter_offsets(group, wanted)
 
-    def published(self, group: str) -> Found:
+    def committed(self, group: str) -> ResolvedOffsets:
         """What a group has committed."""
         found = self._connected().admin.committed_offsets(group)
         return {partition: committed.offset for partition, committed in found.items()}
@@ -163,10 +163,10 @@ class Places:
         """Old brokers have none, and then nothing is known."""
         for topic, now in ids.items():
             if self._ids.setdefault(topic, now) != now and now != NULL_UUID:
-                self._made_anew.add(topic)
+                self._recreated_topics.add(topic)
                 self._ids[topic] = now
 
-    def _require_letters(self, client: Client) -> None:
+    def _require_dead_letter_topic(self, client: Client) -> None:
         """The topic of bad records is there: a broker may make one that is merely misspelt."""
         topic = self._options.values.dead_letter_topic
         if topic is None:
@@ -178,13 +178,15 @@ class Places:
                 f"`headrace topic create {topic}` makes it"
             )
 
-    def _at_times(self, bound: AtTimes, partitions: list[TopicPartition], side: str) -> Found:
+    def _at_times(
+        self, bound: AtTimes, partitions: list[TopicPartition], side: str
+    ) -> ResolvedOffsets:
         if bound.by_partition is not None:
             require_same_partitions(bound.by_partition, partitions, f"{side}OffsetsByTimestamp")
             times = dict(bound.by_partition)
         else:
             times = dict.fromkeys(partitions, bound.everywhere_ms or 0)
-        found = self._listed({each: at_time(times[each]) for each in partitions})
+        found = self._list_offsets({each: at_time(times[each]) for each in partitions})
         later = [each for each, offset in found.items() if offset < 0]
         if later and side == "starting" and self._options.no_match == "error":
             raise InvalidConfig(
@@ -193,18 +195,20 @@ class Places:
             )
         return found | self.latest(later)
 
-    def _listed(self, specs: Mapping[TopicPartition, OffsetSpec]) -> Found:
+    def _list_offsets(self, specs: Mapping[TopicPartition, OffsetSpec]) -> ResolvedOffsets:
         if not specs:
             return {}
         committed = self._options.reader.isolation == "read_committed"
-        found = self._try(lambda client: client.admin.list_offsets(specs, read_committed=committed))
+        found = self._retried(
+            lambda client: client.admin.list_offsets(specs, read_committed=committed)
+        )
         return {partition: listed.offset for partition, listed in found.items()}
 
-    def _try(self, ask: Callable[[Client], T]) -> T:
+    def _retried(self, request: Callable[[Client], T]) -> T:
         """Ask, and ask again by a new connection as often as fetchOffset.numRetries allows."""
         for left in range(self._options.fetch_offset_retries, -1, -1):
             try:
-                return ask(self._connected())
+                return request(self._connected())
             except InvalidConfig:
                 raise
             except HeadraceError as error:

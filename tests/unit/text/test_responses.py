@@ -6,7 +6,7 @@ from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
 from headrace.gateway import Produced
 from headrace.protocol.records.decode import Record
-from headrace.text import replies
+from headrace.text import responses
 
 WHERE = TopicPartition("orders", 2)
 
@@ -27,22 +27,22 @@ WHERE = TopicPartition("orders", 2)
     ],
 )
 def test_a_message_is_a_line_unless_its_value_has_lines(record: Record, line: bytes) -> None:
-    assert replies.messages(WHERE, [record], times=False) == line
+    assert responses.messages(WHERE, [record], times=False) == line
 
 
 def test_times_are_shown_when_asked_for() -> None:
     record = Record(7, 1500, None, b"v")
-    assert replies.messages(WHERE, [record], times=True) == b"MESSAGE orders 2 7 AT 1500 :v\n"
+    assert responses.messages(WHERE, [record], times=True) == b"MESSAGE orders 2 7 AT 1500 :v\n"
 
 
 def test_an_error_is_one_line_whatever_it_says() -> None:
     error = ApiError(ErrorCode.INVALID_REQUEST, "first\nOK second", hint="do\r\nthis")
-    assert replies.failed(error) == b"ERR INVALID_REQUEST first OK second; do this\n"
+    assert responses.failed(error) == b"ERR INVALID_REQUEST first OK second; do this\n"
 
 
 def test_each_record_gets_its_own_answer() -> None:
     error = ApiError(ErrorCode.INVALID_RECORD, "no")
-    assert replies.produced([Produced(1, 5), Produced(0, -1, error)]) == [
+    assert responses.produced([Produced(1, 5), Produced(0, -1, error)]) == [
         b"OK partition=1 offset=5\n",
         b"ERR INVALID_RECORD no\n",
     ]

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from headrace.spark.pipeline import PipelineInvalid, load
 from headrace.spark.pipeline.calls import Get, Name
-from headrace.spark.pipeline.compiling import streaming_program
+from headrace.spark.pipeline.compiler import streaming_program
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.frames import configured, frame_of
-from tests.unit.spark.pipeline.test_reading import SMALL
+from tests.unit.spark.pipeline.test_spec_reader import SMALL
 
 
 class Conf:

@@ -35,7 +35,7 @@ _EXPOSED: Final = (
 )
 
 
-class Guard:
+class HostOriginFilter:
     """Wraps an application: refuses foreign hosts and origins before anything is done."""
 
     def __init__(self, app: Any, settings: WebSettings) -> None:
@@ -44,7 +44,7 @@ class Guard:
         self._hosts = {name.lower() for name in settings.allowed_hosts}
         self._origins = {origin.lower() for origin in settings.allowed_origins}
         # The same few headers come with every request.
-        self._is_own_host = lru_cache(256)(self._judge_host)
+        self._is_own_host = lru_cache(256)(self._check_host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -90,16 +90,16 @@ class Guard:
             return HttpError(400, "exactly one Host header is needed")
         server = scope.get("server") or ("", None)
         if not self._is_own_host(hosts[0], server[0]):
-            told = hosts[0].decode("latin-1")[:200]
-            return HttpError(40302, f"the host {told!r} is not served here", hint=_HOSTS_HINT)
+            shown = hosts[0].decode("latin-1")[:200]
+            return HttpError(40302, f"the host {shown!r} is not served here", hint=_HOSTS_HINT)
         if origin is not None and not self._is_own_origin(origin, hosts[0], scope["scheme"]):
-            told = origin.decode("latin-1")[:200]
-            return HttpError(40303, f"the origin {told!r} is not served", hint=_ORIGINS_HINT)
+            shown = origin.decode("latin-1")[:200]
+            return HttpError(40303, f"the origin {shown!r} is not served", hint=_ORIGINS_HINT)
         if origin is None and site in (b"cross-site", b"same-site") and mode != b"navigate":
             return HttpError(40303, "requests by foreign pages are not served", hint=_ORIGINS_HINT)
         return None
 
-    def _judge_host(self, header: bytes, server: str) -> bool:
+    def _check_host(self, header: bytes, server: str) -> bool:
         text = header.decode("latin-1").strip().lower()
         host = text[: text.rfind("]") + 1] if text.startswith("[") else text.partition(":")[0]
         host = host.strip("[]").rstrip(".")

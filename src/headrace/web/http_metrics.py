@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.core.metrics import Family, Metric, Sample
 
 if TYPE_CHECKING:
-    from headrace.web.door import Door
+    from headrace.web.state import HttpState
 
 REQUESTS: Final = Metric(
     "headrace_http_requests_total",
@@ -35,15 +35,15 @@ class RequestCounts:
             yield (method, path, str(status)), count
 
 
-class DoorMetrics:
+class HttpMetrics:
     """A source for `metrics.render`."""
 
-    def __init__(self, door: "Door") -> None:
-        self._door = door
+    def __init__(self, state: "HttpState") -> None:
+        self._state = state
 
     def collect(self) -> Iterable[Family]:
         return (
-            Family(REQUESTS, self._door.counts.samples()),
-            STREAMS.of(((), len(self._door.streams))),
-            INSTANCES.of(((), len(self._door.instances))),
+            Family(REQUESTS, self._state.request_counts.samples()),
+            STREAMS.of(((), len(self._state.stream_limit))),
+            INSTANCES.of(((), len(self._state.instances))),
         )

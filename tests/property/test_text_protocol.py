@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from headrace.core.ids import TopicPartition
 from headrace.gateway import OutRecord
 from headrace.protocol.records.decode import Record
-from headrace.text import replies
-from headrace.text.lines import LineReader, Publish, Refusal, Request, Stranger
+from headrace.text import responses
+from headrace.text.lines import ForeignProtocol, LineReader, Publish, Refusal, Request
 from headrace.text.settings import TextSettings
-from headrace.text.words import Words, quote
+from headrace.text.tokenizer import Tokenizer, quote
 
 SETTINGS = TextSettings(line_bytes_max=200, payload_bytes_max=300)
 
@@ -45,7 +45,7 @@ def test_requests_do_not_depend_on_the_pieces_they_come_in(data: bytes, cuts: li
 def test_after_the_end_of_a_conversation_comes_nothing(data: bytes) -> None:
     found = read([data])
     for request in found[:-1]:
-        assert not isinstance(request, Stranger)
+        assert not isinstance(request, ForeignProtocol)
         assert not (isinstance(request, Refusal) and request.is_fatal)
 
 
@@ -53,7 +53,7 @@ def test_after_the_end_of_a_conversation_comes_nothing(data: bytes) -> None:
 def test_a_quoted_word_reads_back_as_it_was(word: bytes) -> None:
     quoted = quote(word)
     assert b"\n" not in quoted
-    line = Words(b"KEY " + quoted + b" rest")
+    line = Tokenizer(b"KEY " + quoted + b" rest")
     assert (line.next(), line.next(), line.rest()) == (b"KEY", word, b"rest")
 
 
@@ -85,7 +85,7 @@ def test_what_the_door_says_of_messages_it_can_read_itself(sent: list[OutRecord]
         Record(index, record.timestamp_ms or 0, record.key, record.value, tuple(record.headers))
         for index, record in enumerate(sent)
     ]
-    lines = replies.messages(TopicPartition("orders", 0), shown, times=True)
+    lines = responses.messages(TopicPartition("orders", 0), shown, times=True)
     for index in range(len(sent)):
         lines = lines.replace(b"MESSAGE orders 0 %d AT" % index, b"PUBLISH orders AT", 1)
     found = LineReader(TextSettings()).feed(lines)

@@ -13,19 +13,19 @@ from headrace.spark.options import source_options
 from headrace.spark.pipeline.checkpoints import newest_topics
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.model import Sink, Spec
-from headrace.spark.progress.replacing import replace_text
+from headrace.spark.progress.atomic_write import replace_text
 from headrace.spark.watermarks import local
 
-MARK: Final = "headrace.json"
+OWNER_FILE: Final = "headrace.json"
 
 
-def claim(checkpoint: str, query: str) -> None:
+def record_owner(checkpoint: str, query: str) -> None:
     """Write down whose checkpoint this is; nothing where it lies on other disks."""
     directory = local(checkpoint)
-    if directory is None or (directory / MARK).exists():
+    if directory is None or (directory / OWNER_FILE).exists():
         return
     directory.mkdir(parents=True, exist_ok=True)
-    replace_text(directory / MARK, json.dumps({"query": query}) + "\n")
+    replace_text(directory / OWNER_FILE, json.dumps({"query": query}) + "\n")
 
 
 def refuse_others(spec: Spec, servers: str, findings: Findings) -> None:
@@ -35,7 +35,7 @@ def refuse_others(spec: Spec, servers: str, findings: Findings) -> None:
         said = _other_query(checkpoint, spec.query_name(sink)) or _other_topics(spec, sink, servers)
         if said is not None:
             findings.add(
-                sink.place,
+                sink.location,
                 f"the checkpoint {checkpoint} {said}: give each pipeline a checkpoint of its own",
             )
 
@@ -44,12 +44,12 @@ def _other_query(checkpoint: str, query: str) -> str | None:
     directory = local(checkpoint)
     if directory is None:
         return None
-    owner = _owner(directory / MARK)
+    owner = _owner(directory / OWNER_FILE)
     if owner is None or owner == query:
         return None
     return (
         f"is that of the query {owner}, and this is {query} (if it was only renamed, remove "
-        f"{directory / MARK})"
+        f"{directory / OWNER_FILE})"
     )
 
 

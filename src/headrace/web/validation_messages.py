@@ -10,9 +10,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-_PLACE: Final = re.compile(r" - at `(?:key in )?\$(.*)`$")
+_FIELD_PATH: Final = re.compile(r" - at `(?:key in )?\$(.*)`$")
 _ITEM: Final = re.compile(r"^\[[^\]]*\]")
-_WORDS: Final[dict[type[inspect.Type], str]] = {
+_TYPE_WORDS: Final[dict[type[inspect.Type], str]] = {
     inspect.NoneType: "null",
     inspect.BoolType: "true or false",
     inspect.FloatType: "a number",
@@ -20,48 +20,48 @@ _WORDS: Final[dict[type[inspect.Type], str]] = {
 }
 
 
-def explained(kind: Any, error: msgspec.ValidationError) -> str:
+def validation_message(kind: Any, error: msgspec.ValidationError) -> str:
     """The validator's message with what would have been right."""
     message = str(error)
-    found = _PLACE.search(message)
-    meant = _at(inspect.type_info(kind), found[1] if found else "")
-    allowed = None if meant is None else _words(meant)
+    found = _FIELD_PATH.search(message)
+    meant = _type_at(inspect.type_info(kind), found[1] if found else "")
+    allowed = None if meant is None else _describe(meant)
     return message if allowed is None else f"{message}; allowed: {allowed}"
 
 
-def _at(kind: inspect.Type, place: str) -> inspect.Type | None:
+def _type_at(kind: inspect.Type, path: str) -> inspect.Type | None:
     """The type of what lies at a place; None where that cannot be told."""
     if isinstance(kind, inspect.Metadata):
-        return _at(kind.type, place)
-    if not place:
+        return _type_at(kind.type, path)
+    if not path:
         return kind
     if isinstance(kind, inspect.UnionType):
-        inside = (_at(each, place) for each in kind.types)
+        inside = (_type_at(each, path) for each in kind.types)
         return next((each for each in inside if each is not None), None)
     if isinstance(kind, inspect.StructType):
         # Names may have dots in them, as those of Kafka's configs do.
-        named = [field for field in kind.fields if place.startswith(f".{field.encode_name}")]
+        named = [field for field in kind.fields if path.startswith(f".{field.encode_name}")]
         if not named:
             return None
         field = max(named, key=lambda each: len(each.encode_name))
-        return _at(field.type, place[len(field.encode_name) + 1 :])
-    item = _ITEM.match(place)
+        return _type_at(field.type, path[len(field.encode_name) + 1 :])
+    item = _ITEM.match(path)
     if item is not None and isinstance(kind, inspect.ListType):
-        return _at(kind.item_type, place[item.end() :])
+        return _type_at(kind.item_type, path[item.end() :])
     if item is not None and isinstance(kind, inspect.DictType):
-        return _at(kind.value_type, place[item.end() :])
+        return _type_at(kind.value_type, path[item.end() :])
     return None
 
 
-def _words(kind: inspect.Type) -> str | None:
+def _describe(kind: inspect.Type) -> str | None:
     match kind:
         case inspect.Metadata():
-            return _words(kind.type)
+            return _describe(kind.type)
         case inspect.UnionType():
-            told = [words for each in kind.types if (words := _words(each)) is not None]
-            return ", or ".join(dict.fromkeys(told)) or None
+            described = [words for each in kind.types if (words := _describe(each)) is not None]
+            return ", or ".join(dict.fromkeys(described)) or None
         case inspect.LiteralType(values=("false", "true")):
-            return _WORDS[inspect.BoolType]
+            return _TYPE_WORDS[inspect.BoolType]
         case inspect.LiteralType():
             return "one of " + ", ".join(str(value) for value in kind.values)
         case inspect.IntType():
@@ -77,7 +77,7 @@ def _words(kind: inspect.Type) -> str | None:
             )
             return f"an object with {names}" if names else "an empty object"
         case _:
-            return _WORDS.get(type(kind))
+            return _TYPE_WORDS.get(type(kind))
 
 
 def _bounds(lowest: int | None, highest: int | None, unit: str) -> str:
