@@ -17,7 +17,7 @@ ROOMS = ("broker", "groups", "replication", "node", "controller", "web", "text",
 UNGUARDED = {
     "broker/dispatch.py kill task.cancel": "asyncio's own, raises nothing",
     "broker/handlers/fetch.py start partition.add_listener": "all of one request",
-    "broker/handlers/fetch.py _stop_waiting partition.remove_listener": "takes an entry out of a table",
+    "broker/handlers/fetch.py _stop_waiting partition.remove_listener": "an entry out of a table",
     "groups/consumer/group.py loaded self.timers.change": "all of one group, an entry in a table",
     "node/node.py _start listener.open": "guards each connection itself",
     "node/node.py stop bound.close": "asyncio's own, raises nothing",
