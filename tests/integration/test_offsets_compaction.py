@@ -1,8 +1,8 @@
 """`__consumer_offsets` is compacted while groups commit, and still says what it said before."""
 
 from headrace.client import Client, NewTopic
-from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.errors import ErrorCode
+from headrace.metadata.names import OFFSETS_TOPIC
 from headrace.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from headrace.protocol.messages.offset_commit import OffsetCommitResponse
 from headrace.testing import Broker

@@ -23,12 +23,12 @@ from headrace.controller.commands import (
     TopicToDelete,
     UnfenceBroker,
 )
-from headrace.controller.image import Image
-from headrace.controller.machine import snapshot_records
-from headrace.controller.records import decode_record, encode_record
 from headrace.core.errors import ApiError
 from headrace.core.ids import NodeId
 from headrace.machine.interface import Command
+from headrace.metadata.image import Image
+from headrace.metadata.records import decode_record, encode_record
+from headrace.metadata.snapshots import snapshot_records
 from tests.simulation.disk import SimulatedFileSystem
 from tests.simulation.inodes import Fixed
 from tests.support.metadata import ENDPOINTS, MetadataNode, cluster, machine

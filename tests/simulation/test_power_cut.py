@@ -13,10 +13,10 @@ from typing import Protocol
 
 import pytest
 
-from headrace.controller import quorum_state, snapshots
-from headrace.controller.image import Image
-from headrace.controller.quorum_state import QuorumState
 from headrace.core.ids import NodeId
+from headrace.metadata import quorum_state, snapshots
+from headrace.metadata.image import Image
+from headrace.metadata.quorum_state import QuorumState
 from tests.simulation.compaction_script import CompactionScript
 from tests.simulation.disk import Operation, SimulatedFileSystem
 from tests.simulation.inodes import (

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from headrace.controller.image import Image, PartitionRegistration, Topic
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NodeId, Offset
 from headrace.groups import consumer_group_requests
@@ -20,6 +19,7 @@ from headrace.groups.records import GroupRecord, decode, encode
 from headrace.groups.result import ClientInfo, Result
 from headrace.groups.settings import GroupSettings
 from headrace.groups.shard import GroupShard
+from headrace.metadata.image import Image, PartitionRegistration, Topic
 from headrace.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -12,13 +12,14 @@ from headrace.controller.commands import (
 )
 from headrace.controller.controller import Controller
 from headrace.controller.decision_context import DecisionContext
-from headrace.controller.image import BrokerEndpoint, BrokerRegistration, Image
-from headrace.controller.machine import MetadataMachine, bootstrap_records
-from headrace.controller.records import register_broker_record
+from headrace.controller.machine import MetadataMachine
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.files import FileSystem
 from headrace.core.ids import NodeId
 from headrace.log.directory import LogDirectory
+from headrace.metadata.cache import MetadataCache
+from headrace.metadata.image import BrokerEndpoint, BrokerRegistration, Image
+from headrace.metadata.records import bootstrap_records, register_broker_record
 from tests.simulation.loop import SeededRandomness
 
 T = TypeVar("T")
@@ -71,11 +72,13 @@ class MetadataNode(Generic[Disk]):
         self.executor = InlineExecutor()
         self.randomness = SeededRandomness(Random(seed))
         clock = StandingClock()
+        self.metadata = MetadataCache()
         self.directory = LogDirectory.open(disk, data, clock, self.randomness, node_id=NODE)
         self.controller = Controller(
             config or BrokerConfig(),
             NODE,
             self.directory,
+            self.metadata,
             files=disk,
             clock=clock,
             randomness=self.randomness,

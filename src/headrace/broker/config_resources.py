@@ -5,8 +5,8 @@ from typing import Protocol, TypeVar
 
 from headrace.broker.context import RequestContext
 from headrace.controller.commands import ConfigAlteration
-from headrace.controller.image import ConfigResourceType
 from headrace.core.errors import ApiError
+from headrace.metadata.image import ConfigResourceType
 from headrace.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.core.ids import NodeId
     from headrace.core.runtime import Clock, Randomness
     from headrace.groups.group_coordinator import GroupCoordinator
+    from headrace.metadata.cache import MetadataCache
     from headrace.protocol.frames import RequestHeader
     from headrace.protocol.message import Message
     from headrace.replication.partition import Partition
@@ -56,6 +57,7 @@ class Services:
         "controller",
         "disk_reads",
         "fetch_sessions",
+        "metadata",
         "node_id",
         "producer_ids",
         "randomness",
@@ -70,6 +72,7 @@ class Services:
         *,
         config: "BrokerConfig",
         node_id: "NodeId",
+        metadata: "MetadataCache",
         controller: "Controller",
         replicas: "ReplicaManager",
         fetch_sessions: "FetchSessions",
@@ -86,6 +89,7 @@ class Services:
     ) -> None:
         self.config = config
         self.node_id = node_id
+        self.metadata = metadata
         self.controller = controller
         self.replicas = replicas
         self.fetch_sessions = fetch_sessions

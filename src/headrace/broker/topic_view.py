@@ -1,8 +1,8 @@
 """Topics and brokers of an image as one client may see them: shared by the metadata answers."""
 
 from headrace.broker.context import RequestContext
-from headrace.controller.image import BrokerEndpoint, BrokerRegistration
 from headrace.core.listeners import WILDCARDS
+from headrace.metadata.image import BrokerEndpoint, BrokerRegistration
 from headrace.security.authorizer import (
     CLUSTER_NAME,
     OPERATIONS_ON,
@@ -17,7 +17,7 @@ NOT_ASKED = -(2**31)
 def reachable_brokers(ctx: RequestContext) -> list[tuple[BrokerRegistration, BrokerEndpoint]]:
     """Brokers with the address they have on the listener that the client came through."""
     found = []
-    for broker in ctx.services.controller.image.brokers.values():
+    for broker in ctx.services.metadata.image.brokers.values():
         endpoint = broker.endpoint(ctx.connection.listener.name)
         if endpoint is None:
             continue

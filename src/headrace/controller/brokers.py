@@ -8,17 +8,17 @@ from headrace.controller.commands import (
     UnfenceBroker,
 )
 from headrace.controller.decision_context import PRODUCER_IDS_PER_BLOCK, DecisionContext
-from headrace.controller.image import NO_LEADER, BrokerRegistration, Image
-from headrace.controller.records import (
+from headrace.core.errors import ApiError, ErrorCode
+from headrace.core.ids import NodeId
+from headrace.machine.interface import Decision
+from headrace.metadata.image import NO_LEADER, BrokerRegistration, Image
+from headrace.metadata.records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
     PartitionChangeRecord,
     ProducerIdsRecord,
     register_broker_record,
 )
-from headrace.core.errors import ApiError, ErrorCode
-from headrace.core.ids import NodeId
-from headrace.machine.interface import Decision
 
 UNFENCE = -1
 """In a BrokerRegistrationChangeRecord: the broker is no longer fenced."""

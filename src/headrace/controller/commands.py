@@ -7,10 +7,10 @@ in the answer, so its neighbours survive. Authorization is done before a command
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from headrace.controller.image import UNASSIGNED_DIRECTORY, BrokerEndpoint
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import NO_TOPIC_ID, NodeId
 from headrace.machine.interface import Command
+from headrace.metadata.image import UNASSIGNED_DIRECTORY, BrokerEndpoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,7 @@ from functools import partial
 from typing import Any
 
 from headrace.controller.decision_context import DecisionContext
-from headrace.controller.delta import delta_of
-from headrace.controller.image import Delta, Image
-from headrace.controller.machine import MetadataMachine, bootstrap_records
-from headrace.controller.metadata_log import MetadataLog
-from headrace.controller.records import MetadataRecord
+from headrace.controller.machine import MetadataMachine
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import StorageError, StorageUnavailable
 from headrace.core.files import FileSystem
@@ -29,6 +25,11 @@ from headrace.core.runtime import Clock, Executor, Randomness
 from headrace.log.directory import LogDirectory
 from headrace.machine.interface import Command, Reply
 from headrace.machine.pending_commands import PendingCommands
+from headrace.metadata.cache import MetadataCache
+from headrace.metadata.delta import delta_of
+from headrace.metadata.image import Delta, Image
+from headrace.metadata.metadata_log import MetadataLog
+from headrace.metadata.records import MetadataRecord, bootstrap_records
 
 RECORDS_PER_ROUND_MAX = 10_000
 """A round takes no further command once it has this many records; its batch stays readable."""
@@ -51,6 +52,7 @@ class Controller:
         config: BrokerConfig,
         node_id: NodeId,
         directory: LogDirectory,
+        metadata: MetadataCache,
         *,
         files: FileSystem,
         clock: Clock,
@@ -58,6 +60,7 @@ class Controller:
         executor: Executor,
         snapshot_records_min: int = SNAPSHOT_RECORDS_MIN,
     ) -> None:
+        self._metadata = metadata
         self._executor = executor
         self._snapshot_records_min = snapshot_records_min
         self._log = MetadataLog(files, directory, clock, node_id)
@@ -72,7 +75,7 @@ class Controller:
 
     @property
     def image(self) -> Image:
-        """The newest committed metadata; hold the reference for a consistent view."""
+        """The newest committed metadata, though publishers may not have seen it yet."""
         return self._pending_commands.state
 
     def add_publisher(self, publisher: MetadataPublisher) -> None:
@@ -84,6 +87,7 @@ class Controller:
         """Load the image, take the lead of a new epoch, and accept commands."""
         image = await self._executor.run(self._load_and_start_epoch)
         self._pending_commands = PendingCommands(self._machine, image)
+        self._metadata.image = image
         self._runner = asyncio.get_running_loop().create_task(self._run())
 
     def _load_and_start_epoch(self) -> Image:
@@ -154,6 +158,7 @@ class Controller:
             except asyncio.CancelledError:
                 _cancel(replies)
                 raise
+            self._metadata.image = self.image
         for pending, reply in zip(done, replies, strict=True):
             if not reply.done():
                 reply.set_result(pending.reply)

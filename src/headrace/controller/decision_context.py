@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from headrace.controller.image import NO_CONFIGS, Image
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError
 from headrace.core.runtime import Randomness
+from headrace.metadata.image import NO_CONFIGS, Image
 
 PARTITIONS_PER_COMMAND_MAX = 10_000
 RECORDS_PER_COMMAND_MAX = 10_000

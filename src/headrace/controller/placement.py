@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
-from headrace.controller.image import UNASSIGNED_DIRECTORY, Image, PartitionRegistration
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NodeId
 from headrace.core.runtime import Randomness
+from headrace.metadata.image import UNASSIGNED_DIRECTORY, Image, PartitionRegistration
 
 
 def place(

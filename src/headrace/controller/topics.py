@@ -19,20 +19,20 @@ from headrace.controller.decision_context import (
     DecisionContext,
     message_of,
 )
-from headrace.controller.image import ConfigResourceType, Image, PartitionRegistration, Topic
-from headrace.controller.names import CLUSTER_METADATA_TOPIC, collision_key, name_problem
 from headrace.controller.placement import assign, place
-from headrace.controller.records import (
+from headrace.core.errors import ApiError, ErrorCode
+from headrace.core.ids import NO_TOPIC_ID, TopicId
+from headrace.core.topic_configs import validate_together
+from headrace.machine.interface import Decision
+from headrace.metadata.image import ConfigResourceType, Image, PartitionRegistration, Topic
+from headrace.metadata.names import CLUSTER_METADATA_TOPIC, collision_key, name_problem
+from headrace.metadata.records import (
     ConfigRecord,
     MetadataRecord,
     RemoveTopicRecord,
     TopicRecord,
     partition_record,
 )
-from headrace.core.errors import ApiError, ErrorCode
-from headrace.core.ids import NO_TOPIC_ID, TopicId
-from headrace.core.topic_configs import validate_together
-from headrace.machine.interface import Decision
 
 UNKNOWN_TOPIC = "This server does not host this topic-partition."
 UNKNOWN_ID = "This server does not host this topic ID."

@@ -5,13 +5,13 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from headrace.controller.image import Delta, Image
 from headrace.core.shared_calls import call_each
 from headrace.groups import offset_requests
 from headrace.groups.offsets import GroupOffset
 from headrace.groups.result import Result
 from headrace.groups.shards import LoadedShard, ShardTable
 from headrace.groups.timer_queue import TimerKey, TimerQueue
+from headrace.metadata.image import Delta, Image
 
 logger = logging.getLogger(__name__)
 

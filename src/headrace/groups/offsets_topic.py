@@ -6,9 +6,9 @@ from functools import lru_cache
 
 from headrace.controller.commands import CreateTopics, TopicToCreate
 from headrace.controller.controller import Controller
-from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError, ErrorCode
+from headrace.metadata.names import OFFSETS_TOPIC
 
 logger = logging.getLogger(__name__)
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headrace.controller.image import Image
 from headrace.groups.records import GroupRecord, encode
 from headrace.groups.settings import GroupSettings
+from headrace.metadata.image import Image
 from headrace.protocol.message import Message
 
 Reply = object

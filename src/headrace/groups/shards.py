@@ -5,13 +5,13 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.groups.loading import load
 from headrace.groups.names import NAME_LENGTH_MAX
 from headrace.groups.offsets_topic import OffsetsTopic, partition_for
 from headrace.groups.partition_writer import PartitionWriter
 from headrace.groups.shard import GroupShard
+from headrace.metadata.names import OFFSETS_TOPIC
 from headrace.protocol.compression import Codec
 from headrace.replication.partition import Partition
 from headrace.replication.replica_manager import ReplicaManager

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 import headrace
 from headrace.broker.listener import Listener
 from headrace.broker.metering import RequestMetrics
-from headrace.controller.names import INTERNAL_TOPICS
 from headrace.core.errors import ErrorCode
 from headrace.core.metrics import Family, Histogram, Metric, Sample
+from headrace.metadata.names import INTERNAL_TOPICS
 from headrace.node.log_cleaner import LogCleanerCounts
 from headrace.node.log_maintenance import LogMaintenanceCounts
 from headrace.replication.partition import Partition

@@ -26,13 +26,6 @@ from headrace.broker.sender import SendMemory
 from headrace.broker.time_slice import TimeSlice
 from headrace.controller.commands import BumpLeaderEpochs, RegisterBroker, UnfenceBroker
 from headrace.controller.controller import Controller
-from headrace.controller.image import BrokerEndpoint, Delta, Image
-from headrace.controller.names import OFFSETS_TOPIC
-from headrace.controller.records import (
-    METADATA_VERSION,
-    METADATA_VERSION_LEVEL,
-    METADATA_VERSION_LEVEL_MIN,
-)
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.config_keys import unless_negative
 from headrace.core.files import FileSystem
@@ -43,6 +36,14 @@ from headrace.core.runtime import Clock, Executor, Randomness
 from headrace.log.compaction.checkpoint import CleanerCheckpoint
 from headrace.log.compaction.runner import Compactor, InlineCompactor
 from headrace.log.directory import LogDirectory
+from headrace.metadata.cache import MetadataCache
+from headrace.metadata.image import BrokerEndpoint, Delta, Image
+from headrace.metadata.names import OFFSETS_TOPIC
+from headrace.metadata.records import (
+    METADATA_VERSION,
+    METADATA_VERSION_LEVEL,
+    METADATA_VERSION_LEVEL_MIN,
+)
 from headrace.node.descriptors import DescriptorShares
 from headrace.node.event_loop_lag import EventLoopLagMonitor
 from headrace.node.log_cleaner import LogCleaner
@@ -129,10 +130,12 @@ class Node:
         )
         self._directory = directory
         self._on_stop.callback(directory.close)
+        metadata = MetadataCache()
         controller = Controller(
             config,
             self._node_id,
             directory,
+            metadata,
             files=self._files,
             clock=self._clock,
             randomness=self._randomness,
@@ -169,6 +172,7 @@ class Node:
         services = Services(
             config=replicas.config,
             node_id=self._node_id,
+            metadata=metadata,
             controller=controller,
             replicas=replicas,
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
@@ -237,7 +241,7 @@ class Node:
         self._tasks.append(asyncio.get_running_loop().create_task(lag_monitor.run()))
         for listener in self._listeners:
             listener.open()
-        if OFFSETS_TOPIC in controller.image.topics:
+        if OFFSETS_TOPIC in metadata.image.topics:
             self._tasks.append(asyncio.get_running_loop().create_task(self._load_groups(services)))
 
     def _make_groups(self, controller: Controller, replicas: ReplicaManager) -> "GroupCoordinator":

@@ -22,14 +22,6 @@ from itertools import chain
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
-from headrace.controller.image import (
-    ConfigResource,
-    ConfigResourceType,
-    Delta,
-    Image,
-    PartitionRegistration,
-    Topic,
-)
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, StorageError
 from headrace.core.ids import LeaderEpoch, NodeId, TopicId, TopicPartition
@@ -37,6 +29,14 @@ from headrace.core.runtime import Executor
 from headrace.core.shared_calls import call_each
 from headrace.core.topic_configs import TopicConfig
 from headrace.log.directory import LogDirectory
+from headrace.metadata.image import (
+    ConfigResource,
+    ConfigResourceType,
+    Delta,
+    Image,
+    PartitionRegistration,
+    Topic,
+)
 from headrace.replication.partition import FlushRequest, Partition
 from headrace.replication.settings import TopicSettings
 

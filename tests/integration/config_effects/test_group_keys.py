@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from headrace.client import Client, NewTopic
-from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.errors import ErrorCode
+from headrace.metadata.names import OFFSETS_TOPIC
 from headrace.node.system import RealClock
 from headrace.protocol.compression import Codec
 from headrace.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

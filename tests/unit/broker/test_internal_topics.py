@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from headrace.controller.commands import CreateTopics, TopicToCreate
-from headrace.controller.names import COORDINATOR_TOPICS
 from headrace.core.errors import ErrorCode
+from headrace.metadata.names import COORDINATOR_TOPICS
 from headrace.protocol.frames import decode_response, encode_request
 from headrace.protocol.messages.produce import (
     PartitionProduceData,

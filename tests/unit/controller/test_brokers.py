@@ -13,10 +13,10 @@ from headrace.controller.commands import (
     TopicToCreate,
     UnfenceBroker,
 )
-from headrace.controller.image import Image
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NodeId
 from headrace.machine.interface import Command, Reply
+from headrace.metadata.image import Image
 from tests.support.metadata import ENDPOINTS, cluster, machine
 
 MACHINE = machine()

@@ -18,9 +18,9 @@ from headrace.controller.commands import (
     TopicToDelete,
     UnfenceBroker,
 )
-from headrace.controller.image import Delta, Image
 from headrace.core.errors import ApiError, ErrorCode, StorageError, StorageUnavailable
 from headrace.core.ids import NodeId
+from headrace.metadata.image import Delta, Image
 from tests.simulation.disk import Fault, SimulatedFileSystem
 from tests.support.metadata import METADATA, NODE, MetadataNode
 

@@ -15,10 +15,10 @@ from headrace.controller.commands import (
     TopicToCreate,
     TopicToDelete,
 )
-from headrace.controller.image import Image
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import NO_TOPIC_ID
+from headrace.metadata.image import Image
 from tests.support.metadata import DIRECTORY, cluster, machine
 
 MACHINE = machine(BrokerConfig.from_static({"num.partitions": "3"}))

@@ -11,7 +11,10 @@ import headrace
 from headrace.core.shared_calls import call_each
 
 SOURCE = Path(headrace.__file__).parent
-ROOMS = ("broker", "groups", "replication", "node", "controller", "web", "text", "gateway", "log")
+ROOMS = (
+    *("broker", "groups", "replication", "node", "controller", "metadata", "web", "text"),
+    *("gateway", "log"),
+)
 
 # Loops over owners without a guard, and why an owner that raises costs the others nothing there.
 UNGUARDED = {
@@ -30,7 +33,7 @@ UNGUARDED = {
     "node/system.py close thread.join": "threads of one pool, raises nothing",
     "groups/consumer/assignors/uniform.py run self._deal": "one decision for one group",
     "groups/consumer/assignors/uniform.py _keep self._give": "one decision for one group",
-    "controller/builder.py freeze self._put_topic": "one image, right as a whole or not at all",
+    "metadata/builder.py freeze self._put_topic": "one image, right as a whole or not at all",
     "controller/controller.py _run reply.cancel": "asyncio's own, raises nothing",
     "web/state.py stop_waiting watch.cancel": "asyncio's own, raises nothing",
     "web/instances.py rewind_unacknowledged self.member.seek": "all of one member",

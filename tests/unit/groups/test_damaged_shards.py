@@ -8,11 +8,11 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups import shards
 from headrace.groups.offsets_topic import partition_for
 from headrace.groups.shard import GroupShard
+from headrace.metadata.names import OFFSETS_TOPIC
 from headrace.protocol.compression import Codec
 from headrace.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headrace.protocol.messages.heartbeat import HeartbeatRequest

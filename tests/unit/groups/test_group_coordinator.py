@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.errors import ErrorCode, StorageError
 from headrace.groups import group_timers
 from headrace.groups.group_coordinator import GroupCoordinator
 from headrace.groups.shard import GroupShard
 from headrace.log.partition_log import AppendInfo, PartitionLog
+from headrace.metadata.names import OFFSETS_TOPIC
 from headrace.node.node import Node
 from headrace.node.system import ThreadExecutor
 from headrace.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -4,7 +4,6 @@ from uuid import UUID
 
 import pytest
 
-from headrace.controller.image import Image, Topic
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
 from headrace.groups import offset_requests
@@ -12,6 +11,7 @@ from headrace.groups.offsets import OffsetAndMetadata, commit_record, committed_
 from headrace.groups.records import decode, encode
 from headrace.groups.result import Result
 from headrace.groups.settings import GroupSettings
+from headrace.metadata.image import Image, Topic
 from headrace.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 import pytest
 
-from headrace.controller.image import ConfigResourceType
-from headrace.controller.metadata_log import MetadataLog
-from headrace.controller.records import ConfigRecord
 from headrace.core.errors import ErrorCode
+from headrace.metadata.image import ConfigResourceType
+from headrace.metadata.metadata_log import MetadataLog
+from headrace.metadata.records import ConfigRecord
 from headrace.node.system import ThreadExecutor
 from headrace.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import TopicPartition
 from headrace.groups.offsets_topic import partition_for
 from headrace.log.checkpoints import read_offsets
 from headrace.log.compaction.checkpoint import CLEANER_OFFSETS, CleanerCheckpoint
 from headrace.log.compaction.runner import InlineCompactor
+from headrace.metadata.names import OFFSETS_TOPIC
 from headrace.node.log_cleaner import LogCleaner
 from headrace.node.metrics import PARTITIONS_OFFLINE
 from headrace.node.system import RealClock, ThreadExecutor

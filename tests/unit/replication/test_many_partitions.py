@@ -15,7 +15,11 @@ from uuid import UUID
 
 import pytest
 
-from headrace.controller.image import (
+from headrace.core.broker_configs import BrokerConfig
+from headrace.core.files import Buffer
+from headrace.core.ids import NodeId
+from headrace.log.directory import LogDirectory
+from headrace.metadata.image import (
     ConfigResource,
     ConfigResourceType,
     Delta,
@@ -23,10 +27,6 @@ from headrace.controller.image import (
     PartitionRegistration,
     Topic,
 )
-from headrace.core.broker_configs import BrokerConfig
-from headrace.core.files import Buffer
-from headrace.core.ids import NodeId
-from headrace.log.directory import LogDirectory
 from headrace.protocol.records.header import parse_header
 from headrace.replication.replica_manager import ReplicaManager
 from headrace.testing.unsynced_files import UnsyncedFileSystem

@@ -35,7 +35,7 @@ def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersion
         if not all(_CLIENT_WORD.fullmatch(word) for word in words):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
         ctx.connection.client_software = words
-    image = ctx.services.controller.image
+    image = ctx.services.metadata.image
     registration = image.brokers.get(ctx.services.node_id)
     supported = registration.features if registration is not None else {}
     return ApiVersionsResponse(

@@ -63,7 +63,7 @@ def _check(ctx: RequestContext, topic: TopicToDelete) -> ErrorCode:
         )
     name = topic.name
     if topic.topic_id != NO_TOPIC_ID and name is None:
-        known = ctx.services.controller.image.topics_by_id.get(topic.topic_id)
+        known = ctx.services.metadata.image.topics_by_id.get(topic.topic_id)
         if known is None:
             return ErrorCode.NONE  # the controller says that the id is unknown
         name = known.name

@@ -45,7 +45,7 @@ def describe_cluster(
         )
     return DescribeClusterResponse(
         endpoint_type=BROKERS,
-        cluster_id=ctx.services.controller.image.cluster_id,
+        cluster_id=ctx.services.metadata.image.cluster_id,
         controller_id=ctx.services.node_id,
         brokers=[
             DescribeClusterBroker(

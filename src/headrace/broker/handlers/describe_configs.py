@@ -9,11 +9,11 @@ from headrace.broker.config_resources import authorize
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.time_slice import in_time_slices
-from headrace.controller.image import ConfigResourceType
-from headrace.controller.names import name_problem
 from headrace.core import group_configs, topic_configs
 from headrace.core.config_keys import ConfigEntry
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.metadata.image import ConfigResourceType
+from headrace.metadata.names import name_problem
 from headrace.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -84,11 +84,9 @@ def _entries(ctx: RequestContext, resource: DescribeConfigsResource) -> list[Con
         problem = name_problem(name)
         if problem is not None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        if name not in services.controller.image.topics:
+        if name not in services.metadata.image.topics:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return topic_configs.describe(
-            services.controller.image.topic_configs(name), services.config
-        )
+        return topic_configs.describe(services.metadata.image.topic_configs(name), services.config)
     if resource.resource_type == ConfigResourceType.BROKER:
         if not name:
             return services.config.describe_dynamic_default()
@@ -106,9 +104,7 @@ def _entries(ctx: RequestContext, resource: DescribeConfigsResource) -> list[Con
     if resource.resource_type == ConfigResourceType.GROUP:
         if not name:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        return group_configs.describe(
-            services.controller.image.group_configs(name), services.config
-        )
+        return group_configs.describe(services.metadata.image.group_configs(name), services.config)
     raise ApiError(
         ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
     )

@@ -2,8 +2,8 @@
 
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
-from headrace.controller.names import name_problem
 from headrace.core.errors import ApiError, ErrorCode, StorageError
+from headrace.metadata.names import name_problem
 from headrace.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -47,7 +47,7 @@ def _partition_response(ctx: RequestContext, topic: str, index: int) -> Partitio
             answer.error_message = problem
             return answer
         answer.error_code = error.code
-        if topic not in ctx.services.controller.image.topics:
+        if topic not in ctx.services.metadata.image.topics:
             answer.error_message = "This server does not host this topic-partition."
         return answer
     try:

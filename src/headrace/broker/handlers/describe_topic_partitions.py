@@ -3,10 +3,10 @@
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.topic_view import NOT_ASKED, topic_operations
-from headrace.controller.image import Topic
-from headrace.controller.names import INTERNAL_TOPICS, name_problem
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NO_TOPIC_ID
+from headrace.metadata.image import Topic
+from headrace.metadata.names import INTERNAL_TOPICS, name_problem
 from headrace.protocol.message import Message
 from headrace.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -29,7 +29,7 @@ def describe_topic_partitions(
     ctx: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Topics in order of name from the cursor on, up to the limit of partitions."""
-    names = {topic.name for topic in request.topics} or set(ctx.services.controller.image.topics)
+    names = {topic.name for topic in request.topics} or set(ctx.services.metadata.image.topics)
     cursor = request.cursor
     if cursor is not None:
         foreign = bool(request.topics) and cursor.topic_name not in names
@@ -46,7 +46,7 @@ def describe_topic_partitions(
             if request.topics:
                 topics.append(_unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, NOT_ASKED))
             continue
-        topic = ctx.services.controller.image.topics.get(name)
+        topic = ctx.services.metadata.image.topics.get(name)
         if topic is None:
             known_bad = name_problem(name) is not None
             code = (

@@ -200,7 +200,7 @@ def _find(ctx: RequestContext, wanted: FetchPartitionState) -> Partition:
     key = wanted.key
     name = key.topic
     if ctx.api_version >= TOPIC_IDS_SINCE:
-        image = ctx.services.controller.image
+        image = ctx.services.metadata.image
         topic = image.topics_by_id.get(key.topic_id)
         if topic is None:
             if not wanted.name_seen:

@@ -3,8 +3,8 @@
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.topic_view import reachable_brokers
-from headrace.controller.names import OFFSETS_TOPIC
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.metadata.names import OFFSETS_TOPIC
 from headrace.protocol.message import Message
 from headrace.protocol.messages.find_coordinator import (
     Coordinator,
@@ -69,7 +69,7 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Coordina
     services = ctx.services
     await services.groups.ensure_topic()
     index = services.groups.coordinator_partition(key)
-    partition = services.controller.image.partition(OFFSETS_TOPIC, index)
+    partition = services.metadata.image.partition(OFFSETS_TOPIC, index)
     for broker, endpoint in reachable_brokers(ctx):
         if partition is not None and broker.id == partition.leader and not broker.fenced:
             return Coordinator(

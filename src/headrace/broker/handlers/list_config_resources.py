@@ -2,8 +2,8 @@
 
 from headrace.broker.context import RequestContext
 from headrace.broker.routes import handles
-from headrace.controller.image import ConfigResourceType
 from headrace.core.errors import ErrorCode
+from headrace.metadata.image import ConfigResourceType
 from headrace.protocol.message import Message
 from headrace.protocol.messages.list_config_resources import (
     ConfigResource,
@@ -51,7 +51,7 @@ def list_config_resources(
 
 
 def _names(ctx: RequestContext, kind: ConfigResourceType) -> list[str]:
-    image = ctx.services.controller.image
+    image = ctx.services.metadata.image
     if kind is ConfigResourceType.TOPIC:
         return [
             name

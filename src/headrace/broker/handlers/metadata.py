@@ -7,10 +7,10 @@ from headrace.broker.topic_view import (
     reachable_brokers,
     topic_operations,
 )
-from headrace.controller.image import Topic
-from headrace.controller.names import INTERNAL_TOPICS, name_problem
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import NO_TOPIC_ID
+from headrace.metadata.image import Topic
+from headrace.metadata.names import INTERNAL_TOPICS, name_problem
 from headrace.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -31,7 +31,7 @@ def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     asked = request.topics or []
     if ctx.api_version < BY_ID_SINCE and any(topic.topic_id != NO_TOPIC_ID for topic in asked):
         return _refuse_ids(asked)
-    image = ctx.services.controller.image
+    image = ctx.services.metadata.image
     brokers = reachable_brokers(ctx)
     return MetadataResponse(
         brokers=[
@@ -53,7 +53,7 @@ def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
 def _topics(ctx: RequestContext, request: MetadataRequest) -> list[MetadataResponseTopic]:
     asked = request.topics
     if asked is None or (ctx.api_version == 0 and not asked):
-        image = ctx.services.controller.image
+        image = ctx.services.metadata.image
         return [
             _describe(ctx, request, topic)
             for topic in image.topics.values()
@@ -73,7 +73,7 @@ def _one(
     asked: MetadataRequestTopic,
     creatable: list[str],
 ) -> MetadataResponseTopic:
-    image = ctx.services.controller.image
+    image = ctx.services.metadata.image
     if asked.topic_id != NO_TOPIC_ID:
         by_id = image.topics_by_id.get(asked.topic_id)
         if by_id is None or not ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, by_id.name):

@@ -60,7 +60,7 @@ def _accept(
     refused: list[OffsetCommitResponseTopic],
 ) -> OffsetCommitRequestTopic | None:
     """The part of a topic that may be committed, under its name."""
-    image = ctx.services.controller.image
+    image = ctx.services.metadata.image
     if ctx.api_version >= TOPIC_IDS_SINCE:
         known = image.topics_by_id.get(topic.topic_id)
         if known is None:

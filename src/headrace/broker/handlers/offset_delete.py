@@ -30,7 +30,7 @@ def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDe
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             refused[topic.name] = _topic_response(topic, topic.partitions, code)
             continue
-        found = ctx.services.controller.image.topics.get(topic.name)
+        found = ctx.services.metadata.image.topics.get(topic.name)
         count = 0 if found is None else len(found.partitions)
         present: list[OffsetDeleteRequestPartition] = []
         missing: list[OffsetDeleteRequestPartition] = []

@@ -73,7 +73,7 @@ class _RequestedGroup:
         for topic in _topics_once(topics):
             name = topic.name
             if self._ctx.api_version >= TOPIC_IDS_SINCE:
-                known = self._ctx.services.controller.image.topics_by_id.get(topic.topic_id)
+                known = self._ctx.services.metadata.image.topics_by_id.get(topic.topic_id)
                 if known is None:
                     self._refused.append(_refusal(topic, ErrorCode.UNKNOWN_TOPIC_ID))
                     continue
@@ -99,7 +99,7 @@ class _RequestedGroup:
 
     def _visible(self, topics: list[OffsetFetchResponseTopics]) -> list[OffsetFetchResponseTopics]:
         """Of all topics those that the client may know of, and that can be named to it."""
-        known = self._ctx.services.controller.image.topics
+        known = self._ctx.services.metadata.image.topics
         visible = []
         for topic in topics:
             if not self._ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):

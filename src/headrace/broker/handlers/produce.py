@@ -14,10 +14,10 @@ from uuid import UUID
 from headrace.broker.context import ClientConnection, RequestContext, Services
 from headrace.broker.routes import handles
 from headrace.broker.time_slice import in_time_slices
-from headrace.controller.names import COORDINATOR_TOPICS
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, InvalidRecord
 from headrace.core.ids import Offset
 from headrace.log.partition_log import AppendInfo
+from headrace.metadata.names import COORDINATOR_TOPICS
 from headrace.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -130,7 +130,7 @@ def admit_topic(
 ) -> tuple[ErrorCode, str]:
     """The topic's name, or why none of its partitions may be written now by this caller."""
     if version >= TOPIC_IDS_SINCE:
-        known = services.controller.image.topics_by_id.get(topic_id)
+        known = services.metadata.image.topics_by_id.get(topic_id)
         if known is None:
             return ErrorCode.UNKNOWN_TOPIC_ID, ""
         name = known.name

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from headrace.controller.image import Image, Topic
+from headrace.metadata.image import Image, Topic
 
 
 class TopicInfo(NamedTuple):

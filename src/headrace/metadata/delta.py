@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from uuid import UUID
 
-from headrace.controller.image import ConfigResource, ConfigResourceType, Delta, Image
-from headrace.controller.records import (
+from headrace.metadata.image import ConfigResource, ConfigResourceType, Delta, Image
+from headrace.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,

@@ -15,7 +15,9 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from headrace.controller.image import (
+from headrace.core.errors import StartupRefused
+from headrace.core.ids import NodeId, Offset
+from headrace.metadata.image import (
     BrokerEndpoint,
     BrokerRegistration,
     ConfigResource,
@@ -24,8 +26,8 @@ from headrace.controller.image import (
     PartitionRegistration,
     Topic,
 )
-from headrace.controller.names import collision_key
-from headrace.controller.records import (
+from headrace.metadata.names import collision_key
+from headrace.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -39,8 +41,6 @@ from headrace.controller.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from headrace.core.errors import StartupRefused
-from headrace.core.ids import NodeId, Offset
 
 K = TypeVar("K")
 V = TypeVar("V")

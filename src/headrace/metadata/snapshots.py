@@ -11,14 +11,24 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from headrace.controller.builder import ImageBuilder
-from headrace.controller.image import Image
-from headrace.controller.machine import snapshot_records
-from headrace.controller.records import decode_record, encode_record
 from headrace.core.errors import CorruptBatch, HeadraceError
 from headrace.core.files import FileSystem
 from headrace.core.ids import Offset
 from headrace.log.checkpoints import replace_file
+from headrace.metadata.builder import ImageBuilder
+from headrace.metadata.image import Image
+from headrace.metadata.records import (
+    METADATA_VERSION,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    ProducerIdsRecord,
+    TopicRecord,
+    decode_record,
+    encode_record,
+    partition_record,
+    register_broker_record,
+)
 from headrace.protocol.records.decode import Record, iterate_records
 from headrace.protocol.records.encode import ControlType, encode_batch, encode_control_batch
 from headrace.protocol.records.header import crc_matches, iterate_headers
@@ -121,3 +131,24 @@ def remove_older(files: FileSystem, directory: str, newest: SnapshotId) -> None:
         old = _NAME.fullmatch(name) is not None and name != newest.file_name
         if old or name.endswith(SUFFIX + ".tmp"):
             files.remove(f"{directory}/{name}")
+
+
+def snapshot_records(image: Image) -> Iterator[MetadataRecord]:
+    """Records that build `image` from nothing, in an order in which each can be applied."""
+    # The metadata version leads: Kafka reads the other records in its light.
+    for name in sorted(image.features, key=lambda name: name != METADATA_VERSION):
+        yield FeatureLevelRecord(name=name, feature_level=image.features[name])
+    for broker in image.brokers.values():
+        yield register_broker_record(broker)
+    for topic in image.topics.values():
+        yield TopicRecord(name=topic.name, topic_id=topic.id)
+        for index, registration in enumerate(topic.partitions):
+            yield partition_record(topic.id, index, registration)
+    for resource, values in image.configs.items():
+        for name, value in values.items():
+            yield ConfigRecord(
+                resource_type=resource.type, resource_name=resource.name, name=name, value=value
+            )
+    if image.next_producer_id:
+        # Whom the last block went to is not part of the image, and nobody asks.
+        yield ProducerIdsRecord(broker_id=-1, next_producer_id=image.next_producer_id)

@@ -4,11 +4,12 @@ from uuid import UUID
 
 import pytest
 
-from headrace.controller.builder import ImageBuilder
 from headrace.controller.commands import CreateTopics, TopicToCreate
-from headrace.controller.delta import delta_of
-from headrace.controller.image import ConfigResource, ConfigResourceType, Delta, Image
-from headrace.controller.records import (
+from headrace.core.errors import StartupRefused
+from headrace.metadata.builder import ImageBuilder
+from headrace.metadata.delta import delta_of
+from headrace.metadata.image import ConfigResource, ConfigResourceType, Delta, Image
+from headrace.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     MetadataRecord,
@@ -18,7 +19,6 @@ from headrace.controller.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from headrace.core.errors import StartupRefused
 from headrace.protocol.schemas.metadata_security import RemoveAccessControlEntryRecord
 from tests.support.cpu_time import cpu_time
 from tests.support.metadata import cluster, machine

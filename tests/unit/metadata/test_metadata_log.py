@@ -7,9 +7,9 @@ from contextlib import suppress
 import pytest
 
 from headrace.controller.commands import CreateTopics, DeleteTopics, TopicToCreate, TopicToDelete
-from headrace.controller.image import Image
-from headrace.controller.snapshots import SnapshotId, list_snapshots, load_newest
 from headrace.core.errors import StartupRefused, StorageError
+from headrace.metadata.image import Image
+from headrace.metadata.snapshots import SnapshotId, list_snapshots, load_newest
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
 from tests.simulation.disk import Fault, SimulatedFileSystem

@@ -1,7 +1,7 @@
 """The cluster's metadata at one point of its log: an immutable value that readers hold.
 
-A reader takes `controller.image` once and sees one consistent cluster for as long as it keeps
-the reference. Images share everything that did not change (`controller.builder` makes the next
+A reader takes `metadata.image` once and sees one consistent cluster for as long as it keeps
+the reference. Images share everything that did not change (`metadata.builder` makes the next
 one), so holding an old one costs little.
 """
 

@@ -14,17 +14,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from headrace.controller import quorum_state, snapshots
-from headrace.controller.builder import ImageBuilder
-from headrace.controller.image import Image
-from headrace.controller.names import CLUSTER_METADATA_TOPIC
-from headrace.controller.records import MetadataRecord, decode_record, encode_record
 from headrace.core.errors import CorruptBatch, HeadraceError, StartupRefused, StorageError
 from headrace.core.files import FileSystem
 from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicPartition
 from headrace.core.runtime import Clock
 from headrace.log.config import LogConfig
 from headrace.log.directory import LogDirectory
+from headrace.metadata import quorum_state, snapshots
+from headrace.metadata.builder import ImageBuilder
+from headrace.metadata.image import Image
+from headrace.metadata.names import CLUSTER_METADATA_TOPIC
+from headrace.metadata.records import MetadataRecord, decode_record, encode_record
 from headrace.protocol.records.decode import Record, iterate_records
 from headrace.protocol.records.encode import ControlType, encode_batch, encode_control_batch
 from headrace.protocol.records.header import BatchHeader, crc_matches, iterate_headers, parse_header

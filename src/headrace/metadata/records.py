@@ -6,7 +6,7 @@ dump tool and a later version of this code read them all.
 
 from uuid import UUID
 
-from headrace.controller.image import BrokerRegistration, PartitionRegistration
+from headrace.metadata.image import BrokerRegistration, PartitionRegistration
 from headrace.protocol.message import Message
 from headrace.protocol.schemas.metadata_cluster import (
     FeatureLevelRecord,
@@ -124,3 +124,11 @@ def register_broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=list(broker.directories),
     )
+
+
+def bootstrap_records() -> list[MetadataRecord]:
+    """What stands at the beginning of a new cluster's log.
+
+    Only features with an effect are finalized: clients change their behaviour by them.
+    """
+    return [FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)]

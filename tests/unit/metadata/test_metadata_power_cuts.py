@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from headrace.controller.commands import CreateTopics, DeleteTopics, TopicToCreate, TopicToDelete
-from headrace.controller.image import Image
 from headrace.core.errors import HeadraceError
+from headrace.metadata.image import Image
 from tests.simulation.disk import Operation, SimulatedFileSystem
 from tests.simulation.inodes import (
     KEEP_CONTENTS,
