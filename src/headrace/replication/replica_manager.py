@@ -37,6 +37,7 @@ from headrace.metadata.image import (
     PartitionRegistration,
     Topic,
 )
+from headrace.replication.leadership import LeadershipListener, LeadershipListeners
 from headrace.replication.partition import FlushRequest, Partition
 from headrace.replication.settings import TopicSettings
 
@@ -77,6 +78,17 @@ class ReplicaManager:
         self._image = Image("")
         self._partitions_visited = 0
         self._settings: WeakValueDictionary[Overrides, TopicSettings] = WeakValueDictionary()
+        self._leadership = LeadershipListeners()
+
+    def add_leadership_listener(self, listener: LeadershipListener) -> None:
+        """Call it when the leadership of a partition changes here, beginning with those led now."""
+        for partition in list(self):
+            if self._leads(partition):
+                listener.on_elected(partition.id, partition.leader_epoch)
+        self._leadership.add(listener)
+
+    def _leads(self, partition: Partition) -> bool:
+        return partition.leader == self._node_id and not partition.closed
 
     async def in_worker(self, call: Callable[[], T]) -> T:
         """Run what waits for the disk away from the event loop."""
@@ -239,6 +251,7 @@ class ReplicaManager:
                     key, topic.id, log, settings, request_flush=self._request_flush
                 )
                 self._topics.setdefault(topic.name, {})[index] = partition
+            led_in = partition.leader_epoch if self._leads(partition) else None
             partition.become_leader(
                 registration.leader,
                 LeaderEpoch(registration.leader_epoch),
@@ -246,6 +259,11 @@ class ReplicaManager:
                 tuple(map(NodeId, registration.replicas)),
                 tuple(map(NodeId, registration.isr)),
             )
+            if not self._leads(partition):
+                if led_in is not None:
+                    self._leadership.resigned(key, led_in)
+            elif led_in != partition.leader_epoch:
+                self._leadership.elected(key, partition.leader_epoch)
         except Exception as error:
             logger.error(
                 "partition is offline: partition=%s until=%s error=%s",
@@ -264,9 +282,12 @@ class ReplicaManager:
         partition = self.find(*key)
         if partition is not None:
             del self._topics[key.topic][key.partition]
+            led = self._leads(partition)
             partition.closed = True
             partition.fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR)
             self.directory.take_offline(key)
+            if led:
+                self._leadership.resigned(key, partition.leader_epoch)
 
     async def _close_all(self, old: Topic, partitions: dict[int, Partition]) -> None:
         """Close a deleted topic's partitions; their directories are renamed later."""
@@ -274,8 +295,11 @@ class ReplicaManager:
             key = TopicPartition(old.name, index)
             partition = partitions.get(index)
             if partition is not None:
+                led = self._leads(partition)
                 partition.close()
                 self.directory.delete(key)
+                if led:
+                    self._leadership.resigned(key, partition.leader_epoch)
             elif self._offline.get(key) == old.id:
                 del self._offline[key]
                 self._never_opened.discard(key)
