@@ -62,7 +62,7 @@ test-long: setup tools  ## the long forms: more rounds, more seeds, more data
 KARAPACE ?=
 KARAPACE_VENV ?= $(KARAPACE)/.venv
 
-test-rest-proxy: setup  ## Karapace's REST tests, from a checkout KARAPACE=..., against the HTTP door
+test-rest-proxy: setup  ## Karapace's REST tests, from a checkout KARAPACE=..., against the HTTP API
 	@test -n "$(KARAPACE)" || { echo "set KARAPACE= to a checkout of Karapace" >&2; exit 1; }
 	$(BIN)/python -m scripts.rest_proxy "$(KARAPACE)" --environment "$(KARAPACE_VENV)"
 

@@ -101,11 +101,11 @@ def _parts(plan: Plan, sides: list[Side], readings: Readings) -> dict[str, Calla
         beside.measure_flush(plain, readings)
         beside.measure_deletion(plain, readings)
 
-    def plain_doors() -> None:
+    def extra_listeners() -> None:
         http_and_text.measure_http_and_text(sides, plan.pairs, readings)
 
     core = (produce, consume, one, end_to_end, memory, start, many, restart, compact, testing)
-    parts = (*core, neighbours, joining, commits, plain_doors)
+    parts = (*core, neighbours, joining, commits, extra_listeners)
     return {part.__name__.replace("_", "-"): part for part in parts}
 
 

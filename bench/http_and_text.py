@@ -1,4 +1,4 @@
-"""Rows about the plain doors: their rates on one core, and what they cost a Kafka client.
+"""Rows about HTTP and text: their rates on one core, and what they cost a Kafka client.
 
 "On one core" is taken at its word: events by second of the broker's CPU. Measures are named
 `HTTP produce, batches: events per CPU second` and `…: events/s`.
@@ -21,18 +21,18 @@ _SECONDS = 4.0
 _CONNECTIONS = 4
 _SHARE = 0.25
 _REQUESTS = 2_000
-_TOPIC, _SMALL_TOPIC = "doors", "small"
+_TOPIC, _SMALL_TOPIC = "extra", "small"
 _DRIVER = "bench.http_and_text_driver"
 
 
 def measure_http_and_text(sides: list[Side], rounds: int, readings: Readings) -> None:
-    """Each door by itself, then all of them at once. Kafka has none of these."""
+    """Each listener by itself, then all of them at once. Kafka has none of these."""
     if not any(side.name == HEADRACE for side in sides):
         return
     own = next(side for side in sides if side.name == HEADRACE)
     http, text = free_port(HOST), free_port(HOST)
     addresses = {"http.listener": f"{HOST}:{http}", "text.listener": f"{HOST}:{text}"}
-    broker = own.fresh("doors", addresses)
+    broker = own.fresh("extra", addresses)
     broker.start()
     side = Side(HEADRACE, broker, own.fresh)
     try:
@@ -75,7 +75,7 @@ def _measure_each(side: Side, http: int, text: int, readings: Readings) -> None:
 
 
 def _measure_together(side: Side, http: int, text: int, readings: Readings) -> None:
-    """One small produce on the Kafka door while the others are busy."""
+    """One small produce on the Kafka listener while the others are busy."""
 
     def last(name: str) -> float:
         return readings.of(f"{name}: events per CPU second", side.name)[-1]
@@ -84,7 +84,7 @@ def _measure_together(side: Side, http: int, text: int, readings: Readings) -> N
     text_rate = _SHARE * last("text PUBLISH")
     for name, rates in (("25 % each", (http_rate, text_rate)), ("saturated", (0.0, 0.0))):
         taken, cpu = _produce_under_load(side, (http, text), rates)
-        measure = f"one produce beside the doors, {name}"
+        measure = f"one produce beside HTTP and text, {name}"
         readings.add(f"{measure}: p50 ms", side.name, percentile(taken.latencies_ms, 50))
         readings.add(f"{measure}: p99 ms", side.name, percentile(taken.latencies_ms, 99))
         readings.add(f"{measure}: slowest ms", side.name, max(taken.latencies_ms))

@@ -71,7 +71,7 @@ def text_publish(
         while left:
             answers = await reader.read(1 << 16)
             if b"ERR" in answers or not answers:
-                raise SystemExit(f"the text door said {answers[:200]!r}")
+                raise SystemExit(f"the text listener said {answers[:200]!r}")
             left -= answers.count(b"\n")
         return _LINES_IN_FLIGHT
 
@@ -100,7 +100,7 @@ def text_consume(pid: int, port: int, topic: str, seconds: float, connections: i
 
 
 def produce_paced(bootstrap: str, pid: int, topic: str, count: int, rate: float) -> Outcome:
-    """Small produces on the Kafka door over a bare socket, at a steady rate, each awaited."""
+    """Small produces on the Kafka listener over a bare socket, at a steady rate, each awaited."""
     host, _, port = bootstrap.rpartition(":")
     connection = RawConnection(host, int(port))
     frame = produce_request(topic, 0, 1, record_batch(b"x" * 100))
@@ -121,7 +121,7 @@ def produce_paced(bootstrap: str, pid: int, topic: str, count: int, rate: float)
 async def _http_answer(reader: asyncio.StreamReader) -> None:
     head = await reader.readuntil(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200"):
-        raise SystemExit(f"the HTTP door said {head[:200]!r}")
+        raise SystemExit(f"the HTTP API said {head[:200]!r}")
     _, found, length = head.partition(b"content-length: ")
     if found:
         await reader.readexactly(int(length.partition(b"\r\n")[0]))

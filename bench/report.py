@@ -89,7 +89,7 @@ def _opening(about: RunConditions) -> Iterator[str]:
         "turns whose order went back and forth. **Headrace is measured as it comes**: acks=all "
         "waits for the disk, while Kafka's waits for the page cache. The column `os` is Headrace "
         "with `log.flush.policy=os`, which has Kafka's rule; it is not judged. Headrace had its "
-        "HTTP and text doors open. A ratio is Headrace as it comes divided by Kafka, turn by "
+        "HTTP and text listeners open. A ratio is Headrace as it comes divided by Kafka, turn by "
         "turn: the median, with the lowest and the highest in brackets. Figures from another day "
         "or another machine do not compare.\n"
     )

@@ -179,7 +179,7 @@ def _http_and_text_rows() -> Iterator[Row]:
         measure = f"{name}: events per CPU second"
         yield _at_least(f"{name}, events/s on one core", measure, bar, ratio=False)
     for name, bar in (("25 % each", 5), ("saturated", 50)):
-        measure = f"one produce beside the doors, {name}: p99 ms"
+        measure = f"one produce beside HTTP and text, {name}: p99 ms"
         yield _at_most(measure, measure, bar, ratio=False)
 
 

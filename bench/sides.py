@@ -111,8 +111,8 @@ def make_side(name: str, directory: Path) -> Side:
 
 
 def _listener_settings() -> dict[str, str]:
-    """Both plain doors on free ports: a broker is measured as people run it."""
-    return {f"{door}.listener": f"{HOST}:{free_port(HOST)}" for door in ("http", "text")}
+    """The HTTP and text listeners on free ports: a broker is measured as people run it."""
+    return {f"{name}.listener": f"{HOST}:{free_port(HOST)}" for name in ("http", "text")}
 
 
 def in_turn(sides: list[Side], pairs: int) -> list[tuple[int, list[Side]]]:

@@ -35,7 +35,7 @@ CALLED_BY_OTHERS = [
     "streamWriter",
 ]
 # Messages are loaded by name, and the codec is complete before its handlers are. Routes of the
-# HTTP door are called by the table that their decorators fill.
+# HTTP API are called by the table that their decorators fill.
 ROUTES = [f"@{noun}.*" for noun in ("CLUSTER", "CONSUMERS", "GROUPS", "PAGES", "READ")]
 ROUTES += [f"@{noun}.*" for noun in ("RECORDS", "STREAMS", "TOPICS")]
 DECORATORS = ["@handles*", "@message*", "@pytest.fixture*", *ROUTES]

@@ -162,7 +162,7 @@ def command_line() -> str:
 
 Tables are for people; `--output json` is for programs. Exit codes: 0 done, 1 refused or failed,
 2 wrong usage, 3 no broker reached, 130 interrupted, 143 terminated (SIGTERM), except that commands
-which run until they are stopped (`serve`, `doors`, `pipeline run`) then end with 0.
+which run until they are stopped (`serve`, `gateway`, `pipeline run`) then end with 0.
 
 {sections}"""
 

@@ -1,1 +1,1 @@
-"""REST Proxy's protocol as others test it: Karapace's suite against the HTTP door."""
+"""REST Proxy's protocol as others test it: Karapace's suite against the HTTP API."""

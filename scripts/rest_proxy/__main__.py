@@ -1,4 +1,4 @@
-"""Karapace's public REST tests against the HTTP door.
+"""Karapace's public REST tests against the HTTP API.
 
 Usage: python -m scripts.rest_proxy CHECKOUT [--environment DIRECTORY] [--tests PATTERN]
 

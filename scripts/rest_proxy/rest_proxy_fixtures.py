@@ -1,7 +1,7 @@
 """A pytest plugin for Karapace's REST tests: its fixtures, with a running broker behind them.
 
 It runs in the environment of that suite, which is collected without its own conftest files: those
-start Apache Kafka and Karapace. What needs more than the HTTP door is skipped with the reason.
+start Apache Kafka and Karapace. What needs more than the HTTP API is skipped with the reason.
 Where avro is only what a test takes by default it takes JSON. Outcomes are written to a file as
 JSON, one line for each test.
 """

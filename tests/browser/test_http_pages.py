@@ -1,4 +1,4 @@
-"""The pages of the HTTP door in Chromium, cut off from everything but the broker."""
+"""The pages of the HTTP API in Chromium, cut off from everything but the broker."""
 
 from collections.abc import Iterator
 

@@ -81,7 +81,7 @@ def run_line(line: str, broker: Broker) -> str:
 
 
 def say(line: str, broker: Broker) -> str:
-    """The first line that the text door answers."""
+    """The first line that the text listener answers."""
     with (
         socket.create_connection(broker.text_address, 30) as client,
         client.makefile("rw") as lines,

@@ -1,4 +1,4 @@
-"""The conversation on the page of the text door is held as it stands."""
+"""The conversation on the page of the text listener is held as it stands."""
 
 import asyncio
 import re

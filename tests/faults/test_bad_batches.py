@@ -1,4 +1,4 @@
-"""Bad batches through the real door: Kafka's code for each, and nothing of them in the log.
+"""Bad batches through a real connection: Kafka's code for each, and nothing of them in the log.
 
 What header checks let through on a plain topic is tried too: recovery, fetch and compaction
 must survive a batch whose inside makes no sense.

@@ -1,5 +1,5 @@
-"""Doors in a process of their own live through the death of their broker, and brokers stop with
-clients at their doors."""
+"""A gateway in a process of its own lives through the death of its broker, and brokers stop with
+clients connected."""
 
 import asyncio
 import sys
@@ -28,11 +28,11 @@ def broker(tmp_path: Path) -> Iterator[HeadraceProcess]:
 
 
 @pytest.fixture
-def doors(broker: HeadraceProcess, tmp_path: Path) -> Iterator[tuple[str, int]]:
+def text_address(broker: HeadraceProcess, tmp_path: Path) -> Iterator[tuple[str, int]]:
     port = free_port(HOST)
-    command = [sys.executable, "-m", "headrace", "doors", "-b", broker.bootstrap_servers]
+    command = [sys.executable, "-m", "headrace", "gateway", "-b", broker.bootstrap_servers]
     command += ["--http", "off", "--text", f"{HOST}:{port}"]
-    process = ServerProcess("headrace doors", command, tmp_path / "doors.out")
+    process = ServerProcess("headrace gateway", command, tmp_path / "gateway.out")
     process.start()
     process.wait_until(lambda: accepts(HOST, port), START_SECONDS)
     yield HOST, port
@@ -45,10 +45,10 @@ async def publish_until_taken(client: TextClient, line: str) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_clients_of_the_doors_go_on_when_the_broker_is_back(
-    broker: HeadraceProcess, doors: tuple[str, int]
+async def test_clients_of_the_gateway_go_on_when_the_broker_is_back(
+    broker: HeadraceProcess, text_address: tuple[str, int]
 ) -> None:
-    async with TextClient(*doors) as client, TextClient(*doors) as follower:
+    async with TextClient(*text_address) as client, TextClient(*text_address) as follower:
         await client.ok("PUBLISH orders one")
         await client.ok("PUBLISH shared first")
         await client.ok("JOIN team shared")
@@ -66,7 +66,7 @@ async def test_clients_of_the_doors_go_on_when_the_broker_is_back(
                 found += (await client.ask("POLL WAIT 1000"))[:-1]
 
 
-async def test_a_broker_stops_in_order_with_clients_at_its_door(tmp_path: Path) -> None:
+async def test_a_broker_stops_in_order_with_clients_connected(tmp_path: Path) -> None:
     port = free_port(HOST)
     broker = HeadraceProcess(tmp_path / "data", {**QUICK_GROUPS, "text.listener": f"{HOST}:{port}"})
     broker.start()

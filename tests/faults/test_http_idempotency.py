@@ -64,7 +64,7 @@ def test_every_request_is_written_once_whenever_the_broker_dies(tmp_path: Path) 
     url = f"http://127.0.0.1:{port}"
     web = Web(url, broker)  # type: ignore[arg-type]  # only the address is used
     chance = random.Random(4)
-    _wait_for_door(url)
+    _wait_for_listener(url)
     assert web.ask("POST", "/topics", json={"name": "orders", "partitions": 2}).status_code == 201
     clients = [Client(port, number) for number in range(CLIENTS)]
     try:
@@ -77,7 +77,7 @@ def test_every_request_is_written_once_whenever_the_broker_dies(tmp_path: Path) 
         for client in clients:
             client.join(60)
             assert not client.is_alive()
-        _wait_for_door(url)
+        _wait_for_listener(url)
         _check(web, clients)
     finally:
         broker.stop()
@@ -100,7 +100,7 @@ def _check(web: Web, clients: list[Client]) -> None:
     assert sum(client.repeated for client in clients) > 0, "nobody met a dead broker"
 
 
-def _wait_for_door(url: str) -> None:
+def _wait_for_listener(url: str) -> None:
     deadline = time.monotonic() + 30
     while True:
         try:

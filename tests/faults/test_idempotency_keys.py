@@ -76,7 +76,7 @@ async def values(gateway: Gateway) -> list[bytes | None]:
     return [record.value for record in (await gateway.read("orders", 0)).records]
 
 
-async def test_the_same_door_repeats_what_was_not_answered(
+async def test_the_same_listener_repeats_what_was_not_answered(
     broker: HeadraceProcess, proxy_port: int
 ) -> None:
     watch = SecondProduce()
@@ -95,7 +95,7 @@ async def test_the_same_door_repeats_what_was_not_answered(
 
 
 @pytest.mark.parametrize("lost_on_the_way", [False, True])
-async def test_another_door_is_asked_again_after_the_crash(
+async def test_another_listener_is_asked_again_after_the_crash(
     broker: HeadraceProcess, proxy_port: int, lost_on_the_way: bool
 ) -> None:
     """Killed after the append, or between the claim and the append: written once either way."""

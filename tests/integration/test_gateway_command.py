@@ -1,4 +1,4 @@
-"""`headrace doors`: HTTP and text for a broker in another process."""
+"""`headrace gateway`: HTTP and text for a broker in another process."""
 
 import asyncio
 import socket
@@ -15,7 +15,7 @@ from tests.support.processes import ServerProcess, accepts, free_port
 from tests.support.text_client import TextClient
 
 HOST = "127.0.0.1"
-COMMAND = [sys.executable, "-m", "headrace", "doors"]
+COMMAND = [sys.executable, "-m", "headrace", "gateway"]
 
 
 @pytest.fixture
@@ -24,20 +24,20 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
-async def test_both_doors_lead_to_the_same_cluster(broker: Broker, tmp_path: Path) -> None:
+async def test_both_listeners_lead_to_the_same_cluster(broker: Broker, tmp_path: Path) -> None:
     http, text = free_port(HOST), free_port(HOST)
     command = [*COMMAND, "--bootstrap-servers", broker.bootstrap_servers]
     command += ["--http", f"{HOST}:{http}", "--text", f"{HOST}:{text}"]
-    doors = ServerProcess("headrace doors", command, tmp_path / "doors.out")
-    doors.start()
+    gateway = ServerProcess("headrace gateway", command, tmp_path / "gateway.out")
+    gateway.start()
     try:
-        doors.wait_until(lambda: accepts(HOST, text) and accepts(HOST, http), 30)
+        gateway.wait_until(lambda: accepts(HOST, text) and accepts(HOST, http), 30)
         async with TextClient(HOST, text) as client:
             await client.ok("PUBLISH orders hello")
         assert httpx.get(f"http://{HOST}:{http}/topics").json() == ["orders"]
     finally:
-        assert doors.stop() == 0
-    assert f"http://{HOST}:{http}" in doors.log_tail()
+        assert gateway.stop() == 0
+    assert f"http://{HOST}:{http}" in gateway.log_tail()
 
 
 @pytest.mark.parametrize("is_listening", [False, True])
@@ -50,10 +50,10 @@ async def test_that_no_broker_answers_is_told_soon(is_listening: bool, tmp_path:
             silent.listen(16)
         command = [*COMMAND, "--bootstrap-servers", f"{HOST}:{silent.getsockname()[1]}"]
         command += ["--http", f"{HOST}:{http}", "--text", f"{HOST}:{text}", "--timeout", "0.5"]
-        doors = ServerProcess("headrace doors", command, tmp_path / "doors.out")
-        doors.start()
+        gateway = ServerProcess("headrace gateway", command, tmp_path / "gateway.out")
+        gateway.start()
         try:
-            doors.wait_until(lambda: accepts(HOST, text) and accepts(HOST, http), 30)
+            gateway.wait_until(lambda: accepts(HOST, text) and accepts(HOST, http), 30)
             paths = ("/topics", "/topics/orders/partitions/0/records", "/groups/team/offsets")
             for path in paths:
                 answer = httpx.get(f"http://{HOST}:{http}{path}", timeout=10)
@@ -65,17 +65,17 @@ async def test_that_no_broker_answers_is_told_soon(is_listening: bool, tmp_path:
                     assert told.startswith("ERR ")
                     assert "no broker reached" in told
         finally:
-            assert doors.stop() == 0
+            assert gateway.stop() == 0
 
 
 async def test_a_publish_is_not_tried_for_longer_than_told(broker: Broker, tmp_path: Path) -> None:
     text = free_port(HOST)
     command = [*COMMAND, "--bootstrap-servers", broker.bootstrap_servers, "--timeout", "0.5"]
     command += ["--http", "off", "--text", f"{HOST}:{text}"]
-    doors = ServerProcess("headrace doors", command, tmp_path / "doors.out")
-    doors.start()
+    gateway = ServerProcess("headrace gateway", command, tmp_path / "gateway.out")
+    gateway.start()
     try:
-        doors.wait_until(lambda: accepts(HOST, text), 30)
+        gateway.wait_until(lambda: accepts(HOST, text), 30)
         async with asyncio.timeout(15), TextClient(HOST, text) as client:
             while not (await client.ask("PUBLISH orders hello"))[0].startswith("OK"):
                 pass  # half a second is little for a first answer on a busy machine
@@ -86,15 +86,15 @@ async def test_a_publish_is_not_tried_for_longer_than_told(broker: Broker, tmp_p
             while not (await client.ask("PUBLISH orders again"))[0].startswith("OK"):
                 await asyncio.sleep(0.05)
     finally:
-        assert doors.stop() == 0
+        assert gateway.stop() == 0
 
 
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (["--http", "off", "--text", "off"], 2, "both doors are off"),
+        (["--http", "off", "--text", "off"], 2, "both listeners are off"),
         (["--text", "nowhere"], 2, "--text"),
-        (["--set", "log.dirs=x"], 2, "not about a door"),
+        (["--set", "log.dirs=x"], 2, "not about the HTTP or text listener"),
         (["--set", "text.line.bytes.max=1"], 1, "text.line.bytes.max"),
     ],
 )
@@ -112,3 +112,17 @@ def test_an_address_that_is_taken_is_told(broker: Broker) -> None:
     assert done.returncode == 1
     assert f"text.listener: {address} is taken by another program" in done.stderr
     assert "choose another address with --text" in done.stderr
+
+
+def test_the_old_name_of_the_command_works_with_a_warning() -> None:
+    old = [*COMMAND[:-1], "doors", "--text", "nowhere"]
+    done = subprocess.run(old, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "`headrace doors` is now `headrace gateway`" in done.stderr
+    assert "--text" in done.stderr
+
+
+def test_the_old_name_of_the_command_is_not_in_the_help() -> None:
+    done = subprocess.run([*COMMAND[:-1], "--help"], capture_output=True, text=True, timeout=60)
+    assert "gateway" in done.stdout
+    assert "doors" not in done.stdout

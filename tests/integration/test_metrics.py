@@ -38,7 +38,7 @@ class MeteredBroker:
         )
 
     def answers(self) -> bool:
-        """Whether the HTTP door is open; it is a moment after Kafka's."""
+        """Whether the HTTP API is open; it is a moment after Kafka's."""
         try:
             return httpx.get(f"http://{HOST}:{self._port}/healthz").status_code == 200
         except httpx.ConnectError:
@@ -60,7 +60,7 @@ def broker(tmp_path: Path) -> Iterator[MeteredBroker]:
     started = MeteredBroker(tmp_path)
     started.process.start()
     try:
-        eventually(started.answers, "the HTTP door is open")
+        eventually(started.answers, "the HTTP API is open")
         yield started
     finally:
         assert started.process.stop() == 0

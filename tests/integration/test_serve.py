@@ -146,7 +146,7 @@ def test_the_ready_line_has_brackets_around_an_ipv6_address(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("option", ["--http", "--text"])
-def test_a_door_that_was_asked_for_and_is_taken_is_told_before_anything_is_ready(
+def test_a_listener_that_was_asked_for_and_is_taken_is_told_before_anything_is_ready(
     option: str, tmp_path: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -104,7 +104,7 @@ def test_a_clean_restart_keeps_port_and_records(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("end", [Broker.stop, Broker.kill])
-def test_an_outage_keeps_port_doors_and_records(end: Callable[[Broker], None]) -> None:
+def test_an_outage_keeps_ports_and_records(end: Callable[[Broker], None]) -> None:
     with Broker(http=True, text=True) as broker:
         places = (broker.port, broker.http_url, broker.text_address, broker.data_dir)
         topic = broker.create_topic("kept")

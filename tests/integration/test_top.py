@@ -1,4 +1,4 @@
-"""`headrace top` against real brokers, with and without the metrics of an HTTP door."""
+"""`headrace top` against real brokers, with and without the metrics of an HTTP API."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def test_one_picture_over_the_kafka_protocol_alone(broker: Broker) -> None:
     assert picture["brokers"] == 1
 
 
-def test_the_metrics_of_the_http_door_add_requests_and_connections(broker: Broker) -> None:
+def test_the_metrics_of_the_http_api_add_requests_and_connections(broker: Broker) -> None:
     picture = as_json(
         "--bootstrap", broker.bootstrap_servers, "--metrics", f"{broker.http_url}/metrics"
     )

@@ -1,4 +1,4 @@
-"""The text door's reading half, for any bytes in any pieces."""
+"""The text listener's reading half, for any bytes in any pieces."""
 
 from itertools import pairwise
 
@@ -79,7 +79,7 @@ def _is_utf8(name: str) -> bool:
 
 
 @given(st.lists(records, max_size=5))
-def test_what_the_door_says_of_messages_it_can_read_itself(sent: list[OutRecord]) -> None:
+def test_what_the_server_says_of_messages_it_can_read_itself(sent: list[OutRecord]) -> None:
     """MESSAGE lines and PUBLISH lines share one grammar: the one read as the other is the same."""
     shown = [
         Record(index, record.timestamp_ms or 0, record.key, record.value, tuple(record.headers))

@@ -24,7 +24,7 @@ from tests.support.processes import (
 from tests.support.tools import tools_dir
 
 HOST = "127.0.0.1"
-DOORS_SHUT = {"http.listener": "off", "text.listener": "off"}
+EXTRA_LISTENERS_OFF = {"http.listener": "off", "text.listener": "off"}
 KAFKA_START_SECONDS = 120
 HEADRACE_START_SECONDS = 30
 
@@ -182,8 +182,8 @@ class HeadraceProcess(BrokerProcess):
     kind = "Headrace"
 
     def _command(self) -> list[str]:
-        # Their ports are fixed, and brokers of tests are many: a test that wants a door names it.
-        wanted = {**DOORS_SHUT, **self.settings}
+        # Their ports are fixed, and brokers of tests are many: a test that wants one names it.
+        wanted = {**EXTRA_LISTENERS_OFF, **self.settings}
         settings = (f"{name}={value}" for name, value in wanted.items())
         return [
             sys.executable,

@@ -1,4 +1,4 @@
-"""A client of the text door, as patient as a person with `nc`."""
+"""A client of the text listener, as patient as a person with `nc`."""
 
 import asyncio
 from types import TracebackType
@@ -31,7 +31,7 @@ class TextClient:
         self.writer.write(data if isinstance(data, bytes) else data.encode())
 
     async def line(self) -> str:
-        """The next line; empty when the door has hung up."""
+        """The next line; empty when the server has hung up."""
         async with asyncio.timeout(SECONDS):
             try:
                 return (await self.reader.readline()).decode().removesuffix("\n")
@@ -57,7 +57,7 @@ class TextClient:
         return facts
 
     async def is_closed(self) -> bool:
-        """Read whatever comes until the door hangs up."""
+        """Read whatever comes until the server hangs up."""
         async with asyncio.timeout(SECONDS):
             try:
                 while await self.reader.read(65536):

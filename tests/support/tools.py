@@ -72,7 +72,7 @@ def chromium() -> Path:
 
 
 def curl() -> Path:
-    """curl, with which the examples of the HTTP door are run."""
+    """curl, with which the examples of the HTTP API are run."""
     return _remembered("curl", lambda: _program("curl", "curl", "curl"))
 
 

@@ -1,4 +1,4 @@
-"""HTTP doors for tests: in the broker, and in a process of their own over the remote gateway."""
+"""HTTP APIs for tests: in the broker, and in a process of their own over the remote gateway."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Web:
-    """An HTTP door and the broker behind it."""
+    """An HTTP API and the broker behind it."""
 
     url: str
     broker: Broker
@@ -59,14 +59,14 @@ class Web:
 
 @contextmanager
 def local_web(**settings: Any) -> Iterator[Web]:
-    """The door in the broker's own process, with broker configs by name."""
+    """The HTTP API in the broker's own process, with broker configs by name."""
     with Broker(http=True, settings=settings) as broker:
         yield Web(broker.http_url, broker)
 
 
 @contextmanager
 def remote_web(broker: Broker, settings: WebSettings | None = None) -> Iterator[Web]:
-    """A door that reaches the broker as a client, on an event loop of its own."""
+    """An HTTP API that reaches the broker as a client, on an event loop of its own."""
     thread = LoopThread("headrace-web")
     wanted = replace(settings or WebSettings(), port=free_port())
 

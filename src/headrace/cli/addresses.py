@@ -47,9 +47,9 @@ def _check_port(address: str, option: str) -> None:
 
 
 def require_bindable(addresses: Mapping[str, str]) -> None:
-    """Refuse to start where a door (its key, its address) cannot be opened.
+    """Refuse to start where a listener (its key, its address) cannot be opened.
 
-    Doors open after the Kafka listener: who was told that the broker is ready should not see it
+    They open after the Kafka listener: who was told that the broker is ready should not see it
     end a moment later over an address.
     """
     for key, address in addresses.items():
@@ -61,7 +61,7 @@ def require_bindable(addresses: Mapping[str, str]) -> None:
         except OSError as error:
             reason = AddressUnusable(error, *place).strerror
             raise StartupRefused(
-                f"cannot open a door: {key}: {reason}", hint=listener_hint(key)
+                f"cannot open a listener: {key}: {reason}", hint=listener_hint(key)
             ) from error
 
 
@@ -78,6 +78,6 @@ def _bind_once(host: str, port: int) -> None:
 
 
 def listener_hint(key: str) -> str:
-    """What to do about a door that cannot be opened."""
+    """What to do about a listener that cannot be opened."""
     option = f"--{key.partition('.')[0]}"
     return f"choose another address with {option}, or none with {option} off"

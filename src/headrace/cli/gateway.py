@@ -1,4 +1,4 @@
-"""`headrace doors`: the HTTP and the text door as a process, for a cluster elsewhere."""
+"""`headrace gateway`: the HTTP API and the text protocol as a process, for a cluster elsewhere."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def register(app: typer.Typer) -> None:
-    app.command("doors")(gateway)
+    app.command("gateway")(gateway)
 
 
 def gateway(
@@ -39,10 +39,10 @@ def gateway(
         ),
     ] = DEFAULT_BOOTSTRAP,
     http: Annotated[
-        str, typer.Option(metavar="HOST:PORT|off", help="Where the HTTP door listens.")
+        str, typer.Option(metavar="HOST:PORT|off", help="Where the HTTP API listens.")
     ] = "127.0.0.1:8080",
     text: Annotated[
-        str, typer.Option(metavar="HOST:PORT|off", help="Where the text door listens.")
+        str, typer.Option(metavar="HOST:PORT|off", help="Where the text protocol listens.")
     ] = "127.0.0.1:7070",
     timeout: Annotated[
         float,
@@ -70,7 +70,9 @@ def gateway(
     given = parse_pairs(settings, "--set", example="http.connections.max=100")
     for key in given:
         if not key.startswith(("http.", "text.", "logging.")):
-            raise typer.BadParameter(f"{key!r} is not about a door", param_hint="--set")
+            raise typer.BadParameter(
+                f"{key!r} is not about the HTTP or text listener", param_hint="--set"
+            )
     given |= {
         "http.listener": listener_address(http, "--http"),
         "text.listener": listener_address(text, "--text"),
@@ -78,13 +80,13 @@ def gateway(
     config = BrokerConfig.from_static(given)
     configure(config.logging_level, config.logging_format)
     if http.strip().lower() == text.strip().lower() == "off":
-        raise typer.BadParameter("both doors are off", param_hint="--http")
+        raise typer.BadParameter("both listeners are off", param_hint="--http")
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_run(_with_timeout(client_settings(bootstrap), timeout), config))
 
 
 def _with_timeout(settings: "ClientSettings", seconds: float) -> "ClientSettings":
-    """Whoever asks a door wants to be told soon that nobody is behind it."""
+    """Whoever asks wants to be told soon that no broker answers."""
     limit_ms = round(seconds * 1000)
     return replace(
         settings,
@@ -106,8 +108,8 @@ async def _run(settings: "ClientSettings", config: "BrokerConfig") -> None:
             ]
         except OSError as error:
             hint = "choose another address with --http or --text, or off"
-            raise StartupRefused(f"cannot open a door: {error}", hint=hint) from error
-        announce(f"doors on {', '.join(addresses)}", config.logging_format)
+            raise StartupRefused(f"cannot open a listener: {error}", hint=hint) from error
+        announce(f"listening on {', '.join(addresses)}", config.logging_format)
         await stopping.wait()
         logger.info("stopping")
     logger.info("stopped")

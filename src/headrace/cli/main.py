@@ -13,7 +13,7 @@ from headrace.core.errors import HeadraceError
 
 COMMANDS = {
     "serve": "headrace.cli.serve",
-    "doors": "headrace.cli.gateway",
+    "gateway": "headrace.cli.gateway",
     "topic": "headrace.cli.topic",
     "group": "headrace.cli.group",
     "produce": "headrace.cli.produce",
@@ -25,6 +25,9 @@ COMMANDS = {
     "bench": "headrace.cli.bench",
     "version": "headrace.cli.version",
 }
+
+RENAMED = {"doors": "gateway"}
+"""Commands by their old names, which are accepted for one release."""
 
 FAILED, UNREACHABLE, LATE, INTERRUPTED = 1, 3, 4, 130
 _UNREACHABLE = ("BrokerUnreachable", "ConnectFailed", "BadFrame", "RequestTimedOut")
@@ -51,6 +54,7 @@ def build(only: str | None = None) -> typer.Typer:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    _replace_old_name(arguments)
     named = arguments[0] if arguments and arguments[0] in COMMANDS else None
     try:
         try:
@@ -63,6 +67,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(report(error))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+def _replace_old_name(arguments: list[str]) -> None:
+    """Put the command's name of today where its old one was given, and say so."""
+    new = RENAMED.get(arguments[0]) if arguments else None
+    if new is not None:
+        old, arguments[0] = arguments[0], new
+        print(
+            f"headrace: warning: `headrace {old}` is now `headrace {new}`; "
+            "the old name goes with the next release",
+            file=sys.stderr,
+        )
 
 
 def report(error: HeadraceError) -> int:

@@ -55,11 +55,11 @@ def serve(
     ] = None,
     http: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT|off", help="The HTTP door; 127.0.0.1:8080 by default."),
+        typer.Option(metavar="HOST:PORT|off", help="The HTTP API; 127.0.0.1:8080 by default."),
     ] = None,
     text: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT|off", help="The text door; 127.0.0.1:7070 by default."),
+        typer.Option(metavar="HOST:PORT|off", help="The text listener; 127.0.0.1:7070 by default."),
     ] = None,
     config: Annotated[
         str | None, typer.Option("--config", "-c", metavar="FILE", help="A TOML file of keys.")
@@ -177,14 +177,14 @@ async def _start(config: "BrokerConfig") -> "Node":
 
 
 async def _open_extra_listeners(node: "Node", form: str) -> None:
-    """The doors beside Kafka's, and where they are."""
+    """The listeners beside Kafka's, and where they are."""
     from headrace.node.extra_listeners import ListenerBindFailed
 
     try:
         await node.open_extra_listeners()
     except ListenerBindFailed as error:
         await node.stop()
-        message = f"cannot open a door: {error.strerror}"
+        message = f"cannot open a listener: {error.strerror}"
         raise StartupRefused(message, hint=listener_hint(error.key)) from error
     assert node.extra_listeners is not None
     urls = []

@@ -14,7 +14,7 @@ _ISO = re.compile(
 def milliseconds(text: str, option: str, *, or_else: str = "") -> int:
     """A local time without zone, any ISO 8601 time with one, or @MILLISECONDS since 1970.
 
-    Before 1970 there are no records: such a time means the first one, as at the text door.
+    Before 1970 there are no records: such a time means the first one, as at the text listener.
     """
     if text.startswith("@") and text[1:].isdecimal():
         return int(text[1:])

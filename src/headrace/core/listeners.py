@@ -45,10 +45,10 @@ def parse_endpoint(key: str, text: str) -> Endpoint:
 
 
 def parse_listener_address(key: str, text: str) -> tuple[str, int] | None:
-    """Host and port of a plain door (port 0: any free one), or None if it is to stay shut."""
+    """Host and port of the HTTP or text listener (port 0: any free one), or None for `off`."""
     if text.strip().lower() == "off":
         return None
-    match = _ENDPOINT.fullmatch(f"door://{text.strip()}")
+    match = _ENDPOINT.fullmatch(f"listener://{text.strip()}")
     if match is None or int(match[4]) > 65535:
         raise InvalidConfig(f"{key}: cannot read {text!r}, expected HOST:PORT, or off")
     return match[2] or match[3], int(match[4])

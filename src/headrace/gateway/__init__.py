@@ -1,11 +1,11 @@
-"""What the plain doors ask for, by topic or group: one interface over `headrace.client`.
+"""What HTTP and text ask for, by topic or group: one interface over `headrace.client`.
 
     gateway = Gateway(client)          # an AsyncClient over sockets, or over links in the process
     produced = await gateway.produce("orders", [OutRecord(b"...", key=b"42")])
     result = await gateway.read("orders", 0, offset=0)
 
 Its local form hands requests to the handlers of this process, its remote form to a cluster; the
-code is the same. Lines, JSON and sockets are left to the doors above.
+code is the same. Lines, JSON and sockets are left to `web` and `text` above.
 """
 
 from headrace.gateway.gateway import Gateway

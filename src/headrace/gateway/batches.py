@@ -1,6 +1,6 @@
 """From records to batches: which partition each goes to, one batch per partition where it fits.
 
-Pure and quick: this is where a door's time per record goes.
+Pure and quick: this is where the time per record goes.
 """
 
 from collections.abc import Sequence

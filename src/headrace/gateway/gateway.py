@@ -1,4 +1,4 @@
-"""The gateway: everything a plain door may ask for, by topic or group."""
+"""The gateway: everything HTTP and text may ask for, by topic or group."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
@@ -22,7 +22,7 @@ _READ_RECORDS = 10_000
 
 
 class Gateway:
-    """One door's way to the cluster; closes its client with itself."""
+    """One listener's way to the cluster; closes its client with itself."""
 
     def __init__(self, client: AsyncClient, *, limits: GatewayLimits | None = None) -> None:
         self.client = client

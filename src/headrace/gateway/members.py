@@ -1,6 +1,6 @@
 """Members of groups on behalf of clients that cannot keep up a membership by themselves.
 
-A door's client asks now and then, or never again. So the member tends its membership in
+A client over HTTP or text asks now and then, or never again. So the member tends its membership in
 between: heartbeats, and rebalances, which must not wait until somebody polls.
 """
 
@@ -20,7 +20,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.protocol.records.decode import Record
 
-# Groups of the plain doors are assigned round-robin, by the broker.
+# Groups over HTTP and text are assigned round-robin, by the broker.
 ASSIGNOR: Final = "roundrobin"
 _BACKGROUND_POLL_MS: Final = 60_000
 # Per partition, fetched ahead of the polls.
@@ -30,7 +30,7 @@ _RECORDS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class MemberSettings:
-    """What a client of a door may choose about its membership."""
+    """What a client over HTTP or text may choose about its membership."""
 
     offset_reset: str = "earliest"
     auto_commit: bool = False

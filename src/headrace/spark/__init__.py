@@ -5,6 +5,7 @@
 
 Option names and columns are those of Spark's Kafka connector, so a job moves by changing the
 format's name. Nothing runs in the JVM and nothing is to be registered: the module
-`pyspark_headrace` beside this package is found by Spark itself. The room runs on executors, where
-no broker is installed, so it uses the client and what lies below it, and nothing else of the house.
+`pyspark_headrace` beside this package is found by Spark itself. The package runs on executors,
+where no broker is installed, so it uses the client and what lies below it, and nothing else of
+Headrace.
 """

@@ -1,7 +1,7 @@
 """Rows into topics: one idempotent producer per task, every row acknowledged before it ends.
 
 At least once. A task that fails is run again by Spark, and so is a batch whose end did not reach
-the checkpoint; what they had written stays, and is written again. The seam for more than that is
+the checkpoint; what they had written stays, and is written again. The place for more than that is
 `Delivery`: what a task did is told to the driver in its message, which `commit` receives.
 """
 

@@ -35,7 +35,7 @@ class Broker:
     Fast by default: nothing waits for the disk, and the first member of a group does not wait for
     others. `durable=True` is the production setting, where acks=all means on disk. `settings` are
     broker configs by Kafka's names. With `data_dir` the data is kept there and outlives the
-    broker. With `http` it also serves HTTP at `http_url`, with `text` the text door at
+    broker. With `http` it also serves HTTP at `http_url`, with `text` the text listener at
     `text_address`.
 
     Port and data are the broker's until the context ends (or `close`, where there is no context),
@@ -83,16 +83,16 @@ class Broker:
 
     @property
     def http_url(self) -> str:
-        """`http://host:port` of the HTTP door, with `http=True`; the same over restarts."""
+        """`http://host:port` of the HTTP API, with `http=True`; the same over restarts."""
         if self._http_port is None:
-            raise RuntimeError("there is no HTTP door: use `with Broker(http=True) as broker`")
+            raise RuntimeError("there is no HTTP API: use `with Broker(http=True) as broker`")
         return f"http://{HOST}:{self._http_port}"
 
     @property
     def text_address(self) -> tuple[str, int]:
-        """Host and port of the text door, with `text=True`; the same over restarts."""
+        """Host and port of the text listener, with `text=True`; the same over restarts."""
         if self._text_port is None:
-            raise RuntimeError("there is no text door: use `with Broker(text=True) as broker`")
+            raise RuntimeError("there is no text listener: use `with Broker(text=True) as broker`")
         return HOST, self._text_port
 
     @property

@@ -1,4 +1,4 @@
-"""The text door: lines over plain TCP, for `nc` and for learning.
+"""The text listener: lines over plain TCP, for `nc` and for learning.
 
     $ nc localhost 7070
     PUBLISH orders hello

@@ -1,4 +1,4 @@
-"""One client of the text door: bytes in, commands in their order, lines out.
+"""One client of the text listener: bytes in, commands in their order, lines out.
 
 What one client can make us hold is bounded: while too much of what it asked for waits, we stop
 reading from it; while it does not read what it asked for, its commands wait. PUBLISH lines that

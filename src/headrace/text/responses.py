@@ -1,4 +1,4 @@
-"""What the door says: one line per fact, and a last line that begins with OK or ERR."""
+"""What the server says: one line per fact, and a last line that begins with OK or ERR."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""The text door's address: who is connected, how many may be, and who has fallen silent."""
+"""The text listener's address: who is connected, how many may be, and who has fallen silent."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ _CLOSE_SECONDS = 5
 
 
 class TextServer:
-    """The door while it is open; made by `serve`."""
+    """The listener while it is open; made by `serve`."""
 
     def __init__(self, gateway: Gateway, settings: TextSettings) -> None:
         self.gateway = gateway
@@ -75,7 +75,7 @@ class TextServer:
         """Count a client in; else the line that it is told."""
         limit = self.settings.connections_max
         if len(self._connections) >= limit:
-            logger.warning("text door refused a connection: client=%s", connection.client)
+            logger.warning("text listener refused a connection: client=%s", connection.client)
             return responses.refused(
                 "TOO_MANY_CONNECTIONS",
                 f"{limit} clients are connected; try again later",
@@ -113,7 +113,7 @@ class TextServer:
 
 
 async def serve(gateway: Gateway, settings: TextSettings) -> TextServer:
-    """Open the door; it serves when this returns."""
+    """Open the listener; it serves when this returns."""
     server = TextServer(gateway, settings)
     await server.open()
     return server

@@ -152,5 +152,5 @@ class Session:
         return b"".join(lines) + responses.ok(count=len(parts))
 
     async def close(self) -> None:
-        """The client has gone, or the door closes."""
+        """The client has gone, or the listener closes."""
         await self._membership.end()

@@ -1,4 +1,4 @@
-"""Where the text door listens, and how much one client may ask of it."""
+"""Where the text listener listens, and how much one client may ask of it."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ DEFAULT_PORT = 7070
 
 @dataclass(frozen=True, slots=True)
 class TextSettings:
-    """Bounds of the door. A client that breaks one is told so and, where it must be, cut off.
+    """Bounds of the listener. A client that breaks one is told so and, where it must be, cut off.
 
     `held_bytes_max` is for what has arrived in part, over all clients.
     """
@@ -24,7 +24,7 @@ class TextSettings:
 
 
 def settings_of(config: TextKeys, address: tuple[str, int]) -> TextSettings:
-    """What a broker's config says about its text door."""
+    """What a broker's config says about its text listener."""
     host, port = address
     return TextSettings(
         host=host,

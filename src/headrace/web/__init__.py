@@ -1,4 +1,4 @@
-"""The HTTP door: produce, read, consume, administer and watch with nothing but HTTP and JSON.
+"""The HTTP API: produce, read, consume, administer and watch with nothing but HTTP and JSON.
 
 Offers `create_app` (in `web.app`) and `serve` (in `web.server`). Paths, bodies and errors are
 those of REST Proxy v2 where it has them, and in the same style where it has not. Every route is
@@ -6,6 +6,6 @@ declared once, as an `Operation`: routing, decoding and the OpenAPI document com
 declaration, so they cannot drift apart. One module for each noun: topics, records, consumers,
 groups, cluster, configs.
 
-What may be done is decided elsewhere: everything here goes through a `Gateway`, so this door
-obeys the rules of the Kafka door, whether it runs in the broker or in a process of its own.
+What may be done is decided elsewhere: everything here goes through a `Gateway`, so this package
+obeys the rules of the Kafka listener, whether it runs in the broker or in a process of its own.
 """

@@ -26,7 +26,7 @@ OPERATIONS: tuple[Operation, ...] = tuple(
 
 
 def create_app(state: HttpState) -> HostOriginFilter:
-    """An ASGI application over one door."""
+    """An ASGI application over one `HttpState`."""
     by_path: dict[str, list[Operation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, []).append(operation)

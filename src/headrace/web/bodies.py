@@ -20,7 +20,7 @@ class ClientDisconnected(Exception):
 
 
 class MemoryBudget:
-    """Bytes of bodies that are not complete or not worked off, over all connections of a door."""
+    """Bytes of bodies that are not complete or not worked off, over all connections."""
 
     __slots__ = ("_bytes_max", "used_bytes")
 
@@ -68,7 +68,7 @@ async def _next_part(call: Call, seconds: float) -> MutableMapping[str, Any]:
 
 
 async def read_whole(call: Call) -> bytes:
-    """The whole body, unless it is larger than the door takes at once, or comes too slowly."""
+    """The whole body, unless it is larger than the listener takes at once, or comes too slowly."""
     settings = call.state.settings
     limit = settings.body_bytes_max
     announced = call.header(b"content-length")

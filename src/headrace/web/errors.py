@@ -1,7 +1,7 @@
-"""Errors as this door tells them: a status, a code of five digits, a message and a hint.
+"""Errors as HTTP clients see them: a status, a code of five digits, a message and a hint.
 
 The first three digits of a code are the status; what follows is REST Proxy's where it has one.
-`of_failure` is the one place where an error of the house becomes an answer.
+`of_failure` is the one place where a `HeadraceError` becomes a response.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 
 class HttpError(HeadraceError):
-    """A request that is refused by the HTTP door."""
+    """A request that is refused by the HTTP API."""
 
     code = ErrorCode.INVALID_REQUEST
 
@@ -74,7 +74,7 @@ FORBIDDEN: Final = frozenset(
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
-# A refusal by a Kafka rule, as (code of this door, hint where the error itself brings none).
+# A refusal by a Kafka rule, as (HTTP error code, hint where the error itself brings none).
 _BY_KAFKA_CODE: Final[dict[ErrorCode, tuple[int, str]]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: (TOPIC_NOT_FOUND, "GET /topics lists the topics"),
     ErrorCode.UNKNOWN_TOPIC_ID: (TOPIC_NOT_FOUND, "GET /topics lists the topics"),
@@ -153,7 +153,7 @@ def no_partition(topic: str, partition: int, count: int) -> HttpError:
 
 
 def http_error_of(error: HeadraceError) -> HttpError:
-    """The answer to a request that an error of the house has stopped."""
+    """The response to a request that a `HeadraceError` has stopped."""
     if isinstance(error, HttpError):
         return error
     code, message = error.code, error.message or error.code.name

@@ -1,4 +1,4 @@
-"""Whom the door answers: this machine's own programs and pages, not pages from elsewhere.
+"""Whom the HTTP API answers: this machine's own programs and pages, not pages from elsewhere.
 
 A page of any website can make a browser send requests to this machine. Three headers, which a
 page cannot forge, give it away: `Host` (a name of the website that was made to point here),
@@ -17,7 +17,7 @@ from headrace.web.operations import Receive, Scope, Send
 from headrace.web.settings import WebSettings
 
 _HOSTS_HINT = "use localhost or the broker's address, or name the host in http.allowed.hosts"
-_ORIGINS_HINT = "only this door's own pages may call it; others by http.allowed.origins"
+_ORIGINS_HINT = "only this listener's own pages may call it; others by http.allowed.origins"
 
 # What pages of named origins may do and see, beyond what browsers let every page do.
 _PREFLIGHT: Final = (

@@ -1,4 +1,4 @@
-"""What the HTTP door tells about itself in /metrics."""
+"""What the HTTP API tells about itself in /metrics."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 REQUESTS: Final = Metric(
     "headrace_http_requests_total",
     "counter",
-    "Requests answered by the HTTP door; streams are counted when they begin.",
+    "Requests answered by the HTTP API; streams are counted when they begin.",
     ("method", "path", "status"),
 )
 STREAMS: Final = Metric("headrace_http_streams", "gauge", "Open event streams.")

@@ -221,7 +221,7 @@ class Instance:
 
 
 class Instances:
-    """All instances of a door, by group and name."""
+    """All instances of an HTTP API, by group and name."""
 
     def __init__(self, settings: WebSettings) -> None:
         self._instances_max = settings.consumer_instances_max

@@ -12,8 +12,8 @@ from headrace.web import media
 from headrace.web.errors import ErrorBody
 from headrace.web.operations import HEADERS, INT32_MAX, PATH_PARAMETERS, Operation
 
-# What any route may be refused with: the guard, the limits of the door, the query, the answer's
-# type, a time-out while waiting for the body.
+# What any route may be refused with: the filter of hosts, the limits of the listener, the query,
+# the answer's type, a time-out while waiting for the body.
 _ALWAYS: Final = (400, 403, 405, 406, 408, 422, 431, 500, 503)
 _WITH_BODY: Final = (413, 415)
 _NAMES: Final = re.compile(r"\{(\w+)\}")

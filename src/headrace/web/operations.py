@@ -89,7 +89,7 @@ class Call:
         """The content type of the answer."""
         self.response_headers: list[tuple[bytes, bytes]] = []
         self.held_bytes = 0
-        """What of the body counts against the limit of the door."""
+        """What of the body counts against the listener's limit."""
         self.is_interrupted = False
         """The client has gone while something was waited for."""
 
@@ -104,7 +104,7 @@ class Call:
         return connection is not None and connection.transport.is_closing()
 
     def hold_bytes(self, count: int) -> None:
-        """So many bytes of the body are held from now on; refused if the door holds too many."""
+        """So many bytes of the body are held from now on; refused if that is too many."""
         self.state.body_memory.resize(self.held_bytes, count)
         self.held_bytes = count
 

@@ -1,4 +1,4 @@
-"""What the door says about itself: health, metrics, the OpenAPI document and a page for people."""
+"""What the HTTP API says about itself: health, metrics, the OpenAPI document, a page to read."""
 
 import asyncio
 from functools import cache

@@ -120,7 +120,7 @@ class Connection(HttpToolsProtocol):
 
 
 class WebServer:
-    """A listening HTTP door; `close` answers what is under way and lets consumers leave."""
+    """A listening HTTP API; `close` answers what is under way and lets consumers leave."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ async def serve(
     *,
     sources: Sequence[Source] = (),
 ) -> WebServer:
-    """Open the door on the running loop; port 0 takes any free one."""
+    """Open the listener on the running loop; port 0 takes any free one."""
     http_state = HttpState(gateway, settings, sources=sources)
     config = Config(
         create_app(http_state),

@@ -1,4 +1,4 @@
-"""What the HTTP door may be told: its address, whom it answers and how much it holds."""
+"""What the HTTP API may be told: its address, whom it answers and how much it holds."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,9 @@ from headrace.core.keys.http import HttpKeys
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """Limits are for the whole door, times for each connection or consumer instance.
+    """Limits are for the whole listener, times for each connection or consumer instance.
 
-    `allowed_hosts` are names this door is reached by beside `localhost` and its own address;
+    `allowed_hosts` are names this listener is reached by beside `localhost` and its own address;
     `allowed_origins` are pages of other origins that may call it from a browser.
     """
 
@@ -40,7 +40,7 @@ class WebSettings:
 
 
 def settings_of(config: HttpKeys, address: tuple[str, int]) -> WebSettings:
-    """What a broker's config says about its HTTP door."""
+    """What a broker's config says about its HTTP API."""
     host, port = address
     return WebSettings(
         host=host,

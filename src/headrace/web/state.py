@@ -1,4 +1,4 @@
-"""What all requests of the HTTP door share: the gateway, the limits, and whose turn it is."""
+"""What all requests of the HTTP API share: the gateway, the limits, and whose turn it is."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class LoopSlices:
-    """One piece of work in each turn of the event loop, over all requests of the door.
+    """One piece of work in each turn of the event loop, over all HTTP requests.
 
     Between two pieces the loop serves every other socket, so a Kafka request waits for at most
     one piece however many HTTP requests there are. Pieces are small by construction: some
@@ -41,7 +41,7 @@ class LoopSlices:
 
 
 class StreamLimit:
-    """How many streams are open, within the limit of the door."""
+    """How many streams are open, within the listener's limit."""
 
     __slots__ = ("_open", "_streams_max")
 
@@ -84,7 +84,7 @@ class HttpState:
         self.sources = (*sources, HttpMetrics(self), groups)
         self.is_stopping = False
         self.disconnect_waits: set[asyncio.Future[None]] = set()
-        """Ends of clients that something waits for; all of them end when the door closes."""
+        """Ends of clients that something waits for; all of them end when the listener closes."""
         self.loop_slices = LoopSlices()
         self.body_memory = MemoryBudget(settings.held_bytes_max)
         self.stream_limit = StreamLimit(settings.streams_max)
@@ -102,7 +102,7 @@ class HttpState:
 
 
 async def while_connected(call: "Call", work: Coroutine[Any, Any, T]) -> T:
-    """Do something that waits, unless the client goes away or the door closes meanwhile."""
+    """Do something that waits, unless the client goes away or the listener closes meanwhile."""
     task = asyncio.current_task()
     assert task is not None
     gone = asyncio.ensure_future(_wait_for_disconnect(call))

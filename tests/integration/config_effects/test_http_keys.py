@@ -1,4 +1,4 @@
-"""What the keys about the HTTP door change, seen by its clients."""
+"""What the keys about the HTTP API change, seen by its clients."""
 
 import json
 import socket
@@ -17,7 +17,7 @@ from tests.support.web import Web, local_web
 
 
 @effect_of("http.listener")
-def test_the_door_is_where_it_is_wanted_or_shut(tmp_path: Path) -> None:
+def test_the_listener_is_where_it_is_wanted_or_off(tmp_path: Path) -> None:
     port = free_port()
     broker = HeadraceProcess(tmp_path / "data", {"http.listener": f"localhost:{port}"})
     broker.start()

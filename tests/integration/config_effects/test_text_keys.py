@@ -1,4 +1,4 @@
-"""What the keys of the text door change."""
+"""What the keys of the text listener change."""
 
 import socket
 import subprocess
@@ -13,7 +13,7 @@ from tests.support.text_client import TextClient
 
 
 @effect_of("text.listener")
-def test_the_text_door_listens_where_it_is_told_or_nowhere(tmp_path: Path) -> None:
+def test_the_text_listener_is_where_it_is_told_or_nowhere(tmp_path: Path) -> None:
     port = free_port(HOST)
     broker = HeadraceProcess(tmp_path / "data", {"text.listener": f"{HOST}:{port}"})
     broker.launch()

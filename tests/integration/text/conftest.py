@@ -1,4 +1,4 @@
-"""The text door in both forms: in the broker's process, and as `headrace doors` beside it."""
+"""The text listener in both forms: in the broker's process, and as `headrace gateway` beside it."""
 
 import sys
 import uuid
@@ -20,14 +20,14 @@ START_SECONDS = 30
 
 @pytest.fixture(scope="session")
 def gateway_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
-    """A broker, and a text door in another process."""
-    directory = tmp_path_factory.mktemp("doors")
+    """A broker, and a text listener in another process."""
+    directory = tmp_path_factory.mktemp("gateway")
     broker = HeadraceProcess(directory / "data", {"log.flush.policy": "os", **QUICK_GROUPS})
     broker.start()
     port = free_port(HOST)
-    command = [sys.executable, "-m", "headrace", "doors", "-b", broker.bootstrap_servers]
+    command = [sys.executable, "-m", "headrace", "gateway", "-b", broker.bootstrap_servers]
     command += ["--http", "off", "--text", f"{HOST}:{port}"]
-    gateway = ServerProcess("headrace doors", command, directory / "doors.out")
+    gateway = ServerProcess("headrace gateway", command, directory / "gateway.out")
     gateway.start()
     gateway.wait_until(lambda: accepts(HOST, port), START_SECONDS)
     yield HOST, port
@@ -37,7 +37,7 @@ def gateway_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addres
 
 @pytest.fixture(params=FORMS)
 async def address(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Address]:
-    """Where a text door listens."""
+    """Where a text listener listens."""
     if request.param == "remote":
         yield request.getfixturevalue("gateway_process")
         return

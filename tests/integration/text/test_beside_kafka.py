@@ -1,4 +1,4 @@
-"""Kafka clients are served while clients of the text door do their worst."""
+"""Kafka clients are served while clients of the text listener do their worst."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""What clients cannot do to the text door, to each other, or to the broker."""
+"""What clients cannot do to the text listener, to each other, or to the broker."""
 
 import asyncio
 import gc
@@ -257,7 +257,7 @@ async def test_random_bytes_hurt_nobody(tmp_path: Path) -> None:
         await until(lambda: server.connections == 0)
 
 
-async def test_a_closed_door_lets_go_of_everybody(tmp_path: Path) -> None:
+async def test_a_closed_listener_lets_go_of_everybody(tmp_path: Path) -> None:
     async with gateway_of("local", tmp_path) as gateway:
         server = await serve(gateway, TextSettings(port=0))
         async with client_of(server) as idle, client_of(server) as follower:

@@ -1,4 +1,4 @@
-"""Groups at the text door: two windows share a topic."""
+"""Groups at the text listener: two windows share a topic."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A member at the text door whose partitions go and come back while it is silent."""
+"""A member at the text listener whose partitions go and come back while it is silent."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -1,4 +1,4 @@
-"""PUBLISH and CONSUME, in both forms of the door."""
+"""PUBLISH and CONSUME, in both forms of the listener."""
 
 import pytest
 

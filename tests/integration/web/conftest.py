@@ -1,4 +1,4 @@
-"""The HTTP door in both forms: every test runs against each of them."""
+"""The HTTP API in both forms: every test runs against each of them."""
 
 import re
 from collections.abc import Iterator

@@ -211,7 +211,7 @@ def test_a_group_at_work_is_not_reset(http: httpx.Client, topic: str, group: str
     assert http.post(f"/groups/{group}/reset", json=reset).status_code == 200
 
 
-# -- what the door says about itself
+# -- what the API says about itself
 
 
 def test_health_and_metrics(http: httpx.Client) -> None:

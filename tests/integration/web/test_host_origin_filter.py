@@ -1,4 +1,4 @@
-"""Whom the door answers, and what it holds against those who misbehave."""
+"""Whom the HTTP API answers, and what it holds against those who misbehave."""
 
 import json
 import socket
@@ -22,7 +22,7 @@ IMPATIENT = WebSettings(
 
 @pytest.fixture(scope="module")
 def impatient() -> Iterator[Web]:
-    """A door whose patience is short enough for a test."""
+    """A listener whose patience is short enough for a test."""
     with Broker() as broker, remote_web(broker, IMPATIENT) as web:
         broker.create_topic("orders")
         yield web

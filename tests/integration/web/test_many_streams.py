@@ -22,7 +22,7 @@ def _open_files() -> None:
 
 
 def produce_times_ms(bootstrap: str, count: int) -> list[float]:
-    """How long single records take on the Kafka door."""
+    """How long single records take on the Kafka listener."""
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "1", "linger.ms": 0})
     taken = []
     for _ in range(count):

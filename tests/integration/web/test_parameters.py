@@ -71,7 +71,7 @@ def test_acks(http: httpx.Client, topic: str) -> None:
 
 @effect_of("ProduceQuery.timeout_ms")
 async def test_timeout_ms() -> None:
-    """Over a door whose broker takes the records and does not answer."""
+    """Over a listener whose broker takes the records and does not answer."""
 
     def hold(proxy: HoldingProxy, api_key: int) -> bool:
         if api_key == ApiKey.PRODUCE:

@@ -120,22 +120,22 @@ def send(connection: Connection, *payloads: bytes) -> None:
 
 
 def test_answers_leave_in_the_order_of_requests() -> None:
-    door = ListenerHarness()
-    connection, transport = door.connect()
+    harness = ListenerHarness()
+    connection, transport = harness.connect()
     send(connection, b"a", b"later-1", b"b", b"later-2", b"c")
     assert transport.written == b"a"
-    door.dispatcher.finish(1)
+    harness.dispatcher.finish(1)
     assert transport.written == b"a"
-    door.dispatcher.finish(0)
+    harness.dispatcher.finish(0)
     assert transport.written == b"alater-1blater-2c"
 
 
 def test_answers_that_are_known_at_once_keep_the_order_too() -> None:
-    door = ListenerHarness()
-    connection, transport = door.connect()
+    harness = ListenerHarness()
+    connection, transport = harness.connect()
     send(connection, b"now-1", b"now-2", b"a", b"later-1", b"now-3", b"b", b"now-4")
     assert transport.written == b"now-1now-2a"
-    door.dispatcher.finish(0)
+    harness.dispatcher.finish(0)
     assert transport.written == b"now-1now-2alater-1now-3bnow-4"
     send(connection, b"now-5")
     send(connection, b"b")
@@ -150,25 +150,25 @@ def test_answers_known_before_a_malformed_request_leave() -> None:
 
 
 def test_a_request_without_answer_holds_up_nobody() -> None:
-    door = ListenerHarness()
-    connection, transport = door.connect()
+    harness = ListenerHarness()
+    connection, transport = harness.connect()
     send(connection, b"silent", b"a")
     assert transport.written == b"a"
 
 
 def test_a_malformed_request_costs_this_connection_only() -> None:
-    door = ListenerHarness()
-    connection, transport = door.connect()
-    _, neighbour = door.connect()
+    harness = ListenerHarness()
+    connection, transport = harness.connect()
+    _, neighbour = harness.connect()
     send(connection, b"bad")
     assert transport.closed
     assert not neighbour.closed
 
 
 def test_a_frame_above_the_limit_costs_this_connection_only() -> None:
-    door = ListenerHarness()
-    connection, transport = door.connect()
-    _, neighbour = door.connect()
+    harness = ListenerHarness()
+    connection, transport = harness.connect()
+    _, neighbour = harness.connect()
     room = connection.get_buffer(-1)
     room[:4] = (2 * HELD_BYTES_MAX + 1).to_bytes(4, "big")
     connection.buffer_updated(4)
@@ -177,20 +177,20 @@ def test_a_frame_above_the_limit_costs_this_connection_only() -> None:
 
 
 async def test_a_client_that_pipelines_without_end_is_not_read_from() -> None:
-    door = ListenerHarness()
-    connection, transport = door.connect()
+    harness = ListenerHarness()
+    connection, transport = harness.connect()
     send(connection, *[b"later"] * (UNANSWERED_MAX + 5))
-    assert door.dispatcher.seen == UNANSWERED_MAX
+    assert harness.dispatcher.seen == UNANSWERED_MAX
     while_crowded = transport.reading
-    door.dispatcher.finish(0)
+    harness.dispatcher.finish(0)
     assert (while_crowded, transport.reading) == (False, True)
     await asyncio.sleep(0)
-    assert door.dispatcher.seen == UNANSWERED_MAX + 1
+    assert harness.dispatcher.seen == UNANSWERED_MAX + 1
 
 
 async def test_many_quick_requests_in_one_read_are_all_served() -> None:
-    door = ListenerHarness()
-    connection, transport = door.connect()
+    harness = ListenerHarness()
+    connection, transport = harness.connect()
     send(connection, *[b"x"] * (2 * UNANSWERED_MAX + 5))
     for _ in range(4):
         await asyncio.sleep(0)
@@ -198,8 +198,8 @@ async def test_many_quick_requests_in_one_read_are_all_served() -> None:
 
 
 async def test_a_slow_reader_is_not_read_from_until_it_has_caught_up() -> None:
-    door = ListenerHarness()
-    connection, transport = door.connect()
+    harness = ListenerHarness()
+    connection, transport = harness.connect()
     connection.pause_writing()
     while_slow = transport.reading
     connection.resume_writing()
@@ -207,38 +207,38 @@ async def test_a_slow_reader_is_not_read_from_until_it_has_caught_up() -> None:
 
 
 def test_a_connection_above_the_limit_is_closed_and_a_free_place_taken() -> None:
-    door = ListenerHarness(connections_max=1)
-    first, _ = door.connect()
-    _, refused = door.connect()
+    harness = ListenerHarness(connections_max=1)
+    first, _ = harness.connect()
+    _, refused = harness.connect()
     assert refused.closed
     first.connection_lost(None)
-    _, admitted = door.connect()
+    _, admitted = harness.connect()
     assert not admitted.closed
 
 
 def test_a_refused_connection_does_not_free_the_place_of_another() -> None:
-    door = ListenerHarness(connections_max=1)
-    door.connect()
-    refused, _ = door.connect()
+    harness = ListenerHarness(connections_max=1)
+    harness.connect()
+    refused, _ = harness.connect()
     refused.connection_lost(None)
-    _, still_refused = door.connect()
+    _, still_refused = harness.connect()
     assert still_refused.closed
 
 
 def test_one_address_may_not_take_all_the_places() -> None:
-    door = ListenerHarness(connections_max=10, per_address_max=2)
-    _, first = door.connect()
-    _, second = door.connect()
-    _, third = door.connect()
+    harness = ListenerHarness(connections_max=10, per_address_max=2)
+    _, first = harness.connect()
+    _, second = harness.connect()
+    _, third = harness.connect()
     assert [each.closed for each in (first, second, third)] == [False, False, True]
 
 
 async def test_requests_wait_until_the_listener_is_open() -> None:
-    door = ListenerHarness(is_open=False)
-    connection, transport = door.connect()
+    harness = ListenerHarness(is_open=False)
+    connection, transport = harness.connect()
     send(connection, b"early")  # uvloop reads even when told not to in `connection_made`
-    before = transport.reading, door.dispatcher.seen
-    door.listener.open()
+    before = transport.reading, harness.dispatcher.seen
+    harness.listener.open()
     await asyncio.sleep(0)
     assert (before, transport.reading) == ((False, 0), True)
     assert transport.written == b"early"
@@ -246,10 +246,10 @@ async def test_requests_wait_until_the_listener_is_open() -> None:
 
 async def test_a_silent_connection_is_closed_after_the_idle_time() -> None:
     now = 0.0
-    door = ListenerHarness()
-    door.listener.now = lambda: now
-    _, transport = door.connect()
-    task = asyncio.create_task(door.listener.close_idle(every_seconds=0))
+    harness = ListenerHarness()
+    harness.listener.now = lambda: now
+    _, transport = harness.connect()
+    task = asyncio.create_task(harness.listener.close_idle(every_seconds=0))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     before = transport.closed
@@ -263,21 +263,21 @@ async def test_a_silent_connection_is_closed_after_the_idle_time() -> None:
 
 
 def test_an_answer_after_the_client_is_gone_goes_nowhere() -> None:
-    door = ListenerHarness()
-    connection, transport = door.connect()
+    harness = ListenerHarness()
+    connection, transport = harness.connect()
     send(connection, b"later")
     connection.connection_lost(ConnectionResetError())
-    door.dispatcher.finish(0)
+    harness.dispatcher.finish(0)
     assert transport.written == b""
 
 
 async def test_answers_that_wait_for_another_are_bounded_in_bytes() -> None:
-    door = ListenerHarness()
-    connection, transport = door.connect()
+    harness = ListenerHarness()
+    connection, transport = harness.connect()
     send(connection, b"later", *[b"large"] * 10)
-    assert door.dispatcher.seen == 3
+    assert harness.dispatcher.seen == 3
     while_full = transport.reading
-    door.dispatcher.finish(0)
+    harness.dispatcher.finish(0)
     for _ in range(20):
         await asyncio.sleep(0)
     assert (while_full, transport.reading) == (False, True)
@@ -286,11 +286,11 @@ async def test_answers_that_wait_for_another_are_bounded_in_bytes() -> None:
 
 async def test_a_silent_client_that_reads_nothing_is_cut_off() -> None:
     now = 0.0
-    door = ListenerHarness()
-    door.listener.now = lambda: now
-    _, transport = door.connect()
+    harness = ListenerHarness()
+    harness.listener.now = lambda: now
+    _, transport = harness.connect()
     transport.unread_bytes = 1
-    task = asyncio.create_task(door.listener.close_idle(every_seconds=0))
+    task = asyncio.create_task(harness.listener.close_idle(every_seconds=0))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     now = 61.0

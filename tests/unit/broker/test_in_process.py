@@ -101,7 +101,7 @@ async def test_producer_reader_and_admin_work_as_over_a_socket(tmp_path: Path) -
         await client.admin.delete_topics(["orders"])
 
 
-async def test_each_door_asks_the_authorizer_in_its_own_name(tmp_path: Path) -> None:
+async def test_each_listener_asks_the_authorizer_in_its_own_name(tmp_path: Path) -> None:
     asked: list[Action] = []
 
     class OnlyAda:
@@ -146,7 +146,7 @@ async def test_a_batch_that_was_handed_over_stays_the_senders(tmp_path: Path) ->
 
 
 async def test_without_acks_nothing_is_awaited_and_a_failure_costs_nobody(tmp_path: Path) -> None:
-    """All clients of a door share its link."""
+    """All clients of a listener share its link."""
     async with client_of(tmp_path) as client:
         waiting = await waiting_fetch(client, channel=0)
         part = PartitionProduceData(index=7, records=batch())

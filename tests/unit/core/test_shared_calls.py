@@ -11,7 +11,7 @@ import headrace
 from headrace.core.shared_calls import call_each
 
 SOURCE = Path(headrace.__file__).parent
-ROOMS = (
+PACKAGES = (
     *("broker", "groups", "replication", "node", "controller", "metadata", "web", "text"),
     *("gateway", "log"),
 )
@@ -119,7 +119,7 @@ def calls_of_owners(source: str, where: str) -> Iterator[str]:
 
 
 def _found() -> Iterator[str]:
-    for room in ROOMS:
+    for room in PACKAGES:
         for path in sorted((SOURCE / room).rglob("*.py")):
             yield from calls_of_owners(path.read_text(), path.relative_to(SOURCE).as_posix())
 

@@ -114,21 +114,21 @@ async def test_a_shard_that_is_made_anew_is_not_taken_for_the_one_that_failed(
         )
 
     found.partition = partition(5)
-    all_homes = shards.ShardTable(
+    table = shards.ShardTable(
         cast(Any, _Topic()),
         cast(Any, found),
         Codec.NONE,
         on_loaded=lambda _: None,
         on_failure=lambda *_: None,
     )
-    all_homes.load_all()
+    table.load_all()
     await tried.wait()
     with pytest.raises(ApiError) as refused:
-        all_homes.find("g")
+        table.find("g")
     assert refused.value.code == WAIT
     found.partition = None  # deleted
     for _ in range(5):
         await asyncio.sleep(0.001)
     found.partition = partition(0)  # and made anew, without a record
-    assert all_homes.find("g").partition is found.partition
-    await all_homes.close()
+    assert table.find("g").partition is found.partition
+    await table.close()

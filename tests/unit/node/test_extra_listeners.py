@@ -1,4 +1,4 @@
-"""The doors beside Kafka's whose addresses somebody else has."""
+"""The listeners beside Kafka's whose addresses somebody else has."""
 
 import logging
 import socket
@@ -19,7 +19,7 @@ def only(key: str, address: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("key", KEYS)
-async def test_a_door_at_its_default_stays_shut_and_says_that_another_answers_there(
+async def test_a_listener_at_its_default_stays_closed_and_says_that_another_answers_there(
     key: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "headrace.node.extra_listeners")
@@ -28,10 +28,10 @@ async def test_a_door_at_its_default_stays_shut_and_says_that_another_answers_th
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             http, text = only(key, address).values()
             config = replace(BrokerConfig(), http_listener=http, text_listener=text)
-            doors = ExtraListeners(config, node.services, ())
-            await doors.open()
-            await doors.close()
-    assert (doors.http, doors.text) == (None, None)
+            listeners = ExtraListeners(config, node.services, ())
+            await listeners.open()
+            await listeners.close()
+    assert (listeners.http, listeners.text) == (None, None)
     (said,) = caplog.messages
     assert key in said
     assert f"{address} is taken by another program" in said
@@ -40,13 +40,13 @@ async def test_a_door_at_its_default_stays_shut_and_says_that_another_answers_th
 
 
 @pytest.mark.parametrize("key", KEYS)
-async def test_a_door_that_the_config_names_must_open(key: str, tmp_path: Path) -> None:
+async def test_a_listener_that_the_config_names_must_open(key: str, tmp_path: Path) -> None:
     async with running_node(tmp_path) as node:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             config = BrokerConfig.from_static(only(key, address))
-            doors = ExtraListeners(config, node.services, ())
+            listeners = ExtraListeners(config, node.services, ())
             with pytest.raises(ListenerBindFailed, match=f"{address} is taken") as shut:
-                await doors.open()
-            await doors.close()
+                await listeners.open()
+            await listeners.close()
     assert shut.value.key == key

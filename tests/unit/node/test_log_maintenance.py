@@ -125,62 +125,62 @@ class FakeBroker:
 
 
 def test_a_checkpoint_comes_as_often_as_asked_for_and_no_more_often() -> None:
-    house = FakeBroker(log_flush_offset_checkpoint_interval_ms=60_000)
+    broker = FakeBroker(log_flush_offset_checkpoint_interval_ms=60_000)
 
     async def scenario(_: LogMaintenance) -> None:
         await asyncio.sleep(59)
-        assert house.checkpoints == 0
+        assert broker.checkpoints == 0
         await asyncio.sleep(2)
-        assert house.checkpoints == 1
+        assert broker.checkpoints == 1
 
-    house.live(scenario)
+    broker.live(scenario)
 
 
 def test_much_that_was_written_brings_a_checkpoint_forward() -> None:
-    house = FakeBroker(log_flush_offset_checkpoint_interval_ms=60_000)
-    house.bytes_since_checkpoint = CHECKPOINT_BYTES_MAX
+    broker = FakeBroker(log_flush_offset_checkpoint_interval_ms=60_000)
+    broker.bytes_since_checkpoint = CHECKPOINT_BYTES_MAX
 
     async def scenario(_: LogMaintenance) -> None:
         await asyncio.sleep(1)
-        assert house.checkpoints == 1
+        assert broker.checkpoints == 1
 
-    house.live(scenario)
+    broker.live(scenario)
 
 
 def test_a_shorter_period_holds_for_the_pause_under_way() -> None:
-    house = FakeBroker()
+    broker = FakeBroker()
 
     async def scenario(duties: LogMaintenance) -> None:
         await asyncio.sleep(10)
-        house.config = configured(
+        broker.config = configured(
             log_flush_offset_checkpoint_interval_ms=1_000,
             log_retention_check_interval_ms=1_000,
             log_cleaner_backoff_ms=1_000,
         )
         duties.config_changed()
         await asyncio.sleep(1)
-        assert min(house.checkpoints, house.cleanings, house.removals) >= 1
+        assert min(broker.checkpoints, broker.cleanings, broker.removals) >= 1
 
-    house.live(scenario)
+    broker.live(scenario)
 
 
 def test_a_duty_that_fails_is_tried_again_and_costs_the_others_nothing() -> None:
-    house = FakeBroker(
+    broker = FakeBroker(
         log_flush_offset_checkpoint_interval_ms=1_000,
         log_retention_check_interval_ms=1_000,
         log_cleaner_backoff_ms=1_000,
     )
-    house.broken |= {"checkpoint", "cleaning", "second"}
-    for partition in house.partitions:
+    broker.broken |= {"checkpoint", "cleaning", "second"}
+    for partition in broker.partitions:
         partition.log.flush_is_due = True
 
     async def scenario(duties: LogMaintenance) -> None:
         await asyncio.sleep(10.5)
-        assert house.checkpoints >= 8
-        assert house.cleanings >= 8
-        assert [partition.log.looks >= 8 for partition in house.partitions] == [True, False, True]
-        assert house.removals >= 8
-        assert house.flushed.count("third") >= 8
+        assert broker.checkpoints >= 8
+        assert broker.cleanings >= 8
+        assert [partition.log.looks >= 8 for partition in broker.partitions] == [True, False, True]
+        assert broker.removals >= 8
+        assert broker.flushed.count("third") >= 8
         assert duties.counts.failures > 0
 
-    house.live(scenario)
+    broker.live(scenario)

@@ -1,4 +1,4 @@
-"""Clients of the HTTP and text doors that ask and never read: every GET, every command."""
+"""Clients of HTTP and text that ask and never read: every GET, every command."""
 
 import asyncio
 import re
@@ -74,7 +74,7 @@ def text_connections(node: Node) -> Iterable[Any]:
 async def deaf_client(
     address: tuple[str, int], connections: Callable[[], Iterable[Any]]
 ) -> AsyncIterator[tuple[socket.socket, asyncio.Transport]]:
-    """A socket that nobody reads from, with next to nothing in the kernel; the door's end."""
+    """A socket that nobody reads from, with next to nothing in the kernel; the server's end."""
     before = set(connections())
     with socket.socket() as client:
         client.setblocking(False)
@@ -94,7 +94,7 @@ async def deaf_client(
 
 
 async def most_held(client: socket.socket, transport: asyncio.Transport, data: bytes) -> int:
-    """What the door keeps at the most for a client that has sent all this, or as much as it
+    """What the listener keeps at the most for a client that has sent all this, or as much as it
     would take, and reads nothing."""
     sending = asyncio.create_task(asyncio.get_running_loop().sock_sendall(client, data))
     most, quiet, before = 0, 0, -1
@@ -111,7 +111,7 @@ async def most_held(client: socket.socket, transport: asyncio.Transport, data: b
 
 
 async def answer_to(address: tuple[str, int], request: bytes, *, ends: bool) -> int:
-    """How many bytes come back until the door hangs up."""
+    """How many bytes come back until the server hangs up."""
     reader, writer = await asyncio.open_connection(*address)
     writer.write(request)
     if ends:
@@ -141,7 +141,7 @@ async def test_http_answers_that_nobody_reads_stop_the_next_requests(
     assert held <= UNSENT_BYTES + max(AT_ONCE_BYTES, 2 * size)
 
 
-def test_every_command_of_the_text_door_has_an_example() -> None:
+def test_every_command_of_the_text_protocol_has_an_example() -> None:
     told = set(re.findall(r"(?:^|; )([A-Z]{3,})\b", HELP, re.MULTILINE))
     assert told - NOT_AGAIN == set(COMMANDS) - NOT_TOLD
 

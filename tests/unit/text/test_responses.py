@@ -1,4 +1,4 @@
-"""What the door says, line by line."""
+"""What the server says, line by line."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """`headrace top`: what a cluster is doing, live in the terminal.
 
-`looking` asks the brokers, `scraping` the metrics of the HTTP door if there is one, `rates` makes
+`looking` asks the brokers, `scraping` the metrics of the HTTP API if there is one, `rates` makes
 figures per second of two looks, `screen` draws them.
 """
 
@@ -29,7 +29,7 @@ def top(
         str,
         typer.Option(
             metavar="URL|auto|off",
-            help="Metrics of the HTTP door; auto tries port 8080 of the broker's host.",
+            help="Metrics of the HTTP API; auto tries port 8080 of the broker's host.",
         ),
     ] = "auto",
     interval: Annotated[
@@ -44,7 +44,7 @@ def top(
     """Show rates, topics and the lag of groups, refreshed every second. Ctrl-C ends it.
 
     Works with any Kafka broker; what goes out, requests and connections are known only where the
-    metrics of a Headrace HTTP door are found. With --output json there is one line per look.
+    metrics of a Headrace HTTP API are found. With --output json there is one line per look.
     """
     as_json = wants_json(output)
     if interval < INTERVAL_SECONDS_MIN:

@@ -1,4 +1,4 @@
-"""What the metrics of an HTTP door add, where there is one."""
+"""What the metrics of an HTTP API add, where there is one."""
 
 import re
 import time
@@ -15,7 +15,7 @@ from headrace.client import BrokerUnreachable
 
 HTTP_PORT: Final = 8080
 TIMEOUT_SECONDS: Final = 2.0
-# A door that was not found is not looked for at every turn.
+# An HTTP API that was not found is not looked for at every turn.
 RETRY_SECONDS: Final = 10.0
 BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -49,7 +49,7 @@ class Scraper:
         self._retry_at = 0.0
 
     def scrape(self, cluster_id: str) -> MetricsSample | None:
-        """What the door tells, if it is one of this cluster."""
+        """What the HTTP API tells, if it is one of this cluster."""
         if self._url is None or time.monotonic() < self._retry_at:
             return None
         try:
@@ -63,7 +63,7 @@ class Scraper:
             if self._required:
                 raise BrokerUnreachable(
                     f"{self._url}: {reason}",
-                    hint="name the HTTP door of this broker with --metrics URL, or use auto",
+                    hint="name the HTTP API of this broker with --metrics URL, or use auto",
                 )
             self._retry_at = time.monotonic() + RETRY_SECONDS
         self._required = False

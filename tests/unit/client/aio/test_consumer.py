@@ -415,7 +415,7 @@ def test_an_error_of_the_membership_comes_out_of_every_poll(run: Run) -> None:
         lambda each: each.subscribe(pattern=""),
     ],
 )
-def test_a_subscription_that_makes_no_sense_is_refused_at_the_door(
+def test_a_subscription_that_makes_no_sense_is_refused_at_once(
     run: Run, wrong: Callable[[AsyncConsumer], object]
 ) -> None:
     async def main() -> None:

@@ -45,7 +45,7 @@ class Log:
     def __init__(self, broker: ScriptedBroker) -> None:
         self.broker = broker
         self.records: dict[int, list[Record]] = {}
-        self.misfortunes: list[Instead | ErrorCode] = []
+        self.failures: list[Instead | ErrorCode] = []
         self.stamps: list[tuple[int, int, int]] = []
         broker.on(ProduceRequest, self._append)
         broker.on(
@@ -53,9 +53,9 @@ class Log:
         )
 
     def _append(self, request: ProduceRequest) -> Message | Instead:
-        misfortune = self.misfortunes.pop(0) if self.misfortunes else ErrorCode.NONE
-        if isinstance(misfortune, Instead):
-            return misfortune
+        failure = self.failures.pop(0) if self.failures else ErrorCode.NONE
+        if isinstance(failure, Instead):
+            return failure
         parts = []
         for part in request.topic_data[0].partition_data:
             assert part.records is not None
@@ -63,12 +63,10 @@ class Log:
             self.stamps.append((header.producer_id, header.producer_epoch, header.base_sequence))
             log = self.records.setdefault(part.index, [])
             offset = len(log)
-            if misfortune is ErrorCode.NONE:
+            if failure is ErrorCode.NONE:
                 log.extend(iterate_records(part.records))
             parts.append(
-                PartitionProduceResponse(
-                    index=part.index, error_code=misfortune, base_offset=offset
-                )
+                PartitionProduceResponse(index=part.index, error_code=failure, base_offset=offset)
             )
         if not request.acks:
             return SILENCE
@@ -159,14 +157,14 @@ def test_a_partition_that_does_not_exist_is_refused(
     run(story())
 
 
-@pytest.mark.parametrize("misfortune", [HANG_UP, SILENCE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+@pytest.mark.parametrize("failure", [HANG_UP, SILENCE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
 def test_a_failed_try_is_repeated_with_the_same_sequence(
-    run: Run, loop: VirtualLoop, misfortune: Instead | ErrorCode
+    run: Run, loop: VirtualLoop, failure: Instead | ErrorCode
 ) -> None:
     async def story() -> None:
         log, client = await opened(loop, request_timeout_ms=1000)
         async with client, client.producer() as producer:
-            log.misfortunes = [misfortune, misfortune]
+            log.failures = [failure, failure]
             assert (await producer.send_and_wait("t", b"v")).offset == 0
             assert (await producer.send_and_wait("t", b"w")).offset == 1
         assert set(log.stamps) == {(4, 0, 0), (4, 0, 1)}
@@ -179,11 +177,11 @@ def test_a_record_that_cannot_be_delivered_fails_in_time(run: Run, loop: Virtual
         log, client = await opened(loop, request_timeout_ms=1000)
         settings = ProducerSettings(delivery_timeout_ms=5000)
         async with client, client.producer(settings) as producer:
-            log.misfortunes = [SILENCE] * 100
+            log.failures = [SILENCE] * 100
             with pytest.raises(DeliveryTimedOut, match="t-0 were not acknowledged within 5000 ms"):
                 await producer.send_and_wait("t", b"v")
             assert 5 <= loop.time() < 6
-            log.misfortunes.clear()
+            log.failures.clear()
             assert (await producer.send_and_wait("t", b"w")).offset == 0
 
     run(story())
@@ -195,7 +193,7 @@ def test_sending_waits_for_room_and_gives_up_in_time(run: Run, loop: VirtualLoop
         settings = ProducerSettings(buffer_bytes=2000, batch_bytes=500, block_ms_max=3000)
         async with client, client.producer(settings) as producer:
             await producer.send_and_wait("t", b"w")
-            log.misfortunes = [SILENCE] * 5
+            log.failures = [SILENCE] * 5
             for _ in range(10):
                 await producer.send("t", b"x" * 150)
             began = loop.time()
@@ -283,7 +281,7 @@ def test_an_unwatched_failure_makes_no_noise(run: Run, loop: VirtualLoop) -> Non
     async def story() -> None:
         log, client = await opened(loop)
         async with client, client.producer() as producer:
-            log.misfortunes = [ErrorCode.INVALID_RECORD]
+            log.failures = [ErrorCode.INVALID_RECORD]
             await producer.send("t", b"v")
             await producer.flush()
         assert loop.failures == []
