@@ -15,7 +15,7 @@ import typer
 
 from headrace.broker.routes import ROUTES
 from headrace.cli.main import build
-from headrace.core.broker_configs import BROKER_KEYS
+from headrace.core.broker_configs import BROKER_KEYS, RENAMED_KEYS
 from headrace.core.config_keys import ConfigKey, ConfigType, format_value
 from headrace.core.group_configs import GROUP_KEYS
 from headrace.core.topic_configs import TOPIC_KEYS
@@ -71,6 +71,10 @@ flush.policy = "fsync"
 
 {_key_table(BROKER_KEYS, with_update=True)}
 
+These names are new; the old ones are accepted until the next release, with a warning in the log:
+
+{_renamed_keys()}
+
 ## Topic keys
 
 Set with `headrace topic create --config KEY=VALUE`, `headrace topic alter` or any admin client;
@@ -86,6 +90,11 @@ also the bounds here.
 
 {_key_table(GROUP_KEYS, with_update=False)}
 """
+
+
+def _renamed_keys() -> str:
+    lines = ["| key | old name |", "|---|---|"]
+    return "\n".join(lines + [f"| `{new}` | `{old}` |" for old, new in RENAMED_KEYS.items()])
 
 
 def _unique(keys: Iterable[ConfigKey]) -> dict[str, str]:

@@ -110,7 +110,7 @@ def run(checkout: Path, python: Path, pattern: str) -> list[Outcome]:
     """Every test and how it ended."""
     tests = checkout / "tests" / "integration"
     # What the proxy takes that these tests were written for.
-    settings = {"http.body.bytes.max": "1048576"}
+    settings = {"http.max.body.bytes": "1048576"}
     with tempfile.TemporaryDirectory() as folder, Broker(http=True, settings=settings) as broker:
         file = Path(folder) / "outcomes"
         file.touch()

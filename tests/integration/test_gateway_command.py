@@ -95,7 +95,7 @@ async def test_a_publish_is_not_tried_for_longer_than_told(broker: Broker, tmp_p
         (["--http", "off", "--text", "off"], 2, "both listeners are off"),
         (["--text", "nowhere"], 2, "--text"),
         (["--set", "log.dirs=x"], 2, "not about the HTTP or text listener"),
-        (["--set", "text.line.bytes.max=1"], 1, "text.line.bytes.max"),
+        (["--set", "text.max.line.bytes=1"], 1, "text.max.line.bytes"),
     ],
 )
 def test_wrong_usage_is_told(options: list[str], code: int, said: str) -> None:
@@ -120,6 +120,13 @@ def test_the_old_name_of_the_command_works_with_a_warning() -> None:
     assert done.returncode == 2
     assert "`headrace doors` is now `headrace gateway`" in done.stderr
     assert "--text" in done.stderr
+
+
+def test_keys_by_old_names_are_taken_with_a_warning() -> None:
+    both = ["--set", "http.streams.max=1", "--text", "off", "--http", "off"]
+    done = subprocess.run([*COMMAND, *both], capture_output=True, text=True, timeout=60)
+    assert "both listeners are off" in done.stderr
+    assert "key=http.streams.max new=http.max.streams" in done.stderr
 
 
 def test_the_old_name_of_the_command_is_not_in_the_help() -> None:

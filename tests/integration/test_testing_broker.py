@@ -84,6 +84,11 @@ def test_a_broker_leaves_nothing_behind() -> None:
         _ = broker.port
 
 
+def test_a_key_by_its_old_name_is_taken_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with Broker(http=True, settings={"http.body.bytes.max": "1MB"}):
+        assert "key=http.body.bytes.max new=http.max.body.bytes" in caplog.text
+
+
 async def test_a_broker_can_be_used_from_a_running_event_loop() -> None:
     async with Broker() as broker:
         port = broker.port

@@ -67,7 +67,7 @@ def gateway(
     from headrace.core.broker_configs import BrokerConfig
     from headrace.node.log_lines import configure
 
-    given = parse_pairs(settings, "--set", example="http.connections.max=100")
+    given = parse_pairs(settings, "--set", example="http.max.connections=100")
     for key in given:
         if not key.startswith(("http.", "text.", "logging.")):
             raise typer.BadParameter(
@@ -77,6 +77,7 @@ def gateway(
         "http.listener": listener_address(http, "--http"),
         "text.listener": listener_address(text, "--text"),
     }
+    configure(["info"], given.get("logging.format", "text"))  # for old names of keys
     config = BrokerConfig.from_static(given)
     configure(config.logging_level, config.logging_format)
     if http.strip().lower() == text.strip().lower() == "off":

@@ -7,6 +7,7 @@ carry Kafka's names and defaults where Kafka has the key; where a default differ
 of the key says so. Topic keys fall back on these, see `topic_configs`.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -33,6 +34,21 @@ from headrace.core.keys.storage import StorageKeys
 from headrace.core.keys.text import TextKeys
 from headrace.core.listeners import ListenerConfig, parse_listeners
 
+logger = logging.getLogger(__name__)
+
+RENAMED_KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "http.body.bytes.max": "http.max.body.bytes",
+        "http.connections.max": "http.max.connections",
+        "http.streams.max": "http.max.streams",
+        "http.consumer.instances.max": "http.max.consumer.instances",
+        "text.connections.max": "text.max.connections",
+        "text.line.bytes.max": "text.max.line.bytes",
+        "text.payload.bytes.max": "text.max.payload.bytes",
+    }
+)
+"""Keys by their old names, which are accepted for one release wherever a broker is configured."""
+
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -50,7 +66,7 @@ class BrokerConfig(LoggingKeys, TextKeys, HttpKeys, GroupKeys, StorageKeys, Reco
     @classmethod
     def from_static(cls, values: Mapping[str, str]) -> "BrokerConfig":
         """Parse and check; an unknown key is refused with the nearest known one as a hint."""
-        config = _build(values, _NO_CONFIGS, _NO_CONFIGS)
+        config = _build(_by_new_names(values), _NO_CONFIGS, _NO_CONFIGS)
         config.check_together()
         return config
 
@@ -171,6 +187,28 @@ def known_key(name: str) -> ConfigKey:
         hint = suggestion(name, BROKER_KEYS)
         raise InvalidConfig(f"Unknown broker config name: {name}" + (f" ({hint})" if hint else ""))
     return known
+
+
+def _by_new_names(values: Mapping[str, str]) -> Mapping[str, str]:
+    """The same values with today's name for each key that was given by an old one."""
+    old_names = [name for name in values if name in RENAMED_KEYS]
+    if not old_names:
+        return values
+    renamed = dict(values)
+    for old in old_names:
+        new = RENAMED_KEYS[old]
+        if new in values:
+            raise InvalidConfig(
+                f"{old} and {new} are one key and both are set", hint=f"set {new} alone"
+            )
+        logger.warning(
+            "a configuration key has a new name, the old one goes with the next release: "
+            "key=%s new=%s",
+            old,
+            new,
+        )
+        renamed[new] = renamed.pop(old)
+    return renamed
 
 
 def _build(

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.core.broker_configs import BROKER_KEYS, BrokerConfig
+from headrace.core.broker_configs import BROKER_KEYS, RENAMED_KEYS, BrokerConfig
 from headrace.core.config_keys import format_value, suggestion
 from headrace.core.errors import InvalidConfig, StartupRefused
 from headrace.core.units import plain_number
@@ -26,7 +26,9 @@ PREFIX = "HEADRACE_"
 RESERVED = ("HEADRACE_CONFIG", "HEADRACE_BOOTSTRAP", "HEADRACE_TEST_", "HEADRACE_TOOLS_")
 """Variables that are no broker keys: the file to read, the broker to ask, what tests use."""
 
-_BY_VARIABLE = {PREFIX + name.upper().replace(".", "_"): name for name in BROKER_KEYS}
+_BY_VARIABLE = {
+    PREFIX + name.upper().replace(".", "_"): name for name in (*BROKER_KEYS, *RENAMED_KEYS)
+}
 
 
 def load(
@@ -102,7 +104,7 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 def check_key(name: str, source: str) -> None:
     """Refuse a key that does not exist, with the nearest one as a hint."""
-    if name not in BROKER_KEYS:
+    if name not in BROKER_KEYS and name not in RENAMED_KEYS:
         hint = suggestion(name, BROKER_KEYS)
         raise InvalidConfig(f"{source}: {name} is not a configuration key", hint=hint)
 

@@ -29,8 +29,8 @@ def settings_of(config: TextKeys, address: tuple[str, int]) -> TextSettings:
     return TextSettings(
         host=host,
         port=port,
-        connections_max=config.text_connections_max,
+        connections_max=config.text_max_connections,
         idle_seconds=config.text_idle_timeout_ms / 1000,
-        line_bytes_max=config.text_line_bytes_max,
-        payload_bytes_max=config.text_payload_bytes_max,
+        line_bytes_max=config.text_max_line_bytes,
+        payload_bytes_max=config.text_max_payload_bytes,
     )

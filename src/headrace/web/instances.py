@@ -244,7 +244,7 @@ class Instances:
             raise HttpError(
                 TOO_MANY,
                 f"{len(self._by_name)} consumer instances exist, more are not kept",
-                hint="DELETE those that are not used, or raise http.consumer.instances.max",
+                hint="DELETE those that are not used, or raise http.max.consumer.instances",
             )
 
     def add(self, instance: Instance) -> None:

@@ -45,7 +45,7 @@ class Connection(HttpToolsProtocol):
         self._header_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         if len(self.connections) > self.settings.connections_max:
-            self._refuse(503, 50302, "too many connections", "raise http.connections.max")
+            self._refuse(503, 50302, "too many connections", "raise http.max.connections")
             return
         self._await_headers()
 

@@ -47,9 +47,9 @@ def settings_of(config: HttpKeys, address: tuple[str, int]) -> WebSettings:
         port=port,
         allowed_hosts=config.http_allowed_hosts,
         allowed_origins=config.http_allowed_origins,
-        body_bytes_max=config.http_body_bytes_max,
-        connections_max=config.http_connections_max,
-        streams_max=config.http_streams_max,
-        consumer_instances_max=config.http_consumer_instances_max,
+        body_bytes_max=config.http_max_body_bytes,
+        connections_max=config.http_max_connections,
+        streams_max=config.http_max_streams,
+        consumer_instances_max=config.http_max_consumer_instances,
         consumer_instance_timeout_ms=config.http_consumer_instance_timeout_ms,
     )

@@ -57,7 +57,7 @@ class StreamLimit:
             raise HttpError(
                 TOO_MANY,
                 f"{self._open} streams are open, more are not served at once",
-                hint="close one, or raise http.streams.max",
+                hint="close one, or raise http.max.streams",
             )
         self._open += 1
 

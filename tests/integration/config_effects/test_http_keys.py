@@ -54,16 +54,16 @@ def test_named_hosts_and_origins_are_answered() -> None:
             assert web.ask("GET", "/topics", headers=foreign).status_code == 403
 
 
-@effect_of("http.body.bytes.max")
+@effect_of("http.max.body.bytes")
 def test_a_larger_body_is_refused() -> None:
-    with local_web(**{"http.body.bytes.max": "1000"}) as web:
+    with local_web(**{"http.max.body.bytes": "1000"}) as web:
         assert _produce(web, 800) == 200
         assert _produce(web, 1200) == 413
 
 
-@effect_of("http.connections.max")
+@effect_of("http.max.connections")
 def test_one_connection_more_is_refused() -> None:
-    with local_web(**{"http.connections.max": "2"}) as web:
+    with local_web(**{"http.max.connections": "2"}) as web:
         with web.connect(), web.connect(), web.connect() as third:
             received = third.recv(4096)
         assert b" 503 " in received
@@ -71,18 +71,18 @@ def test_one_connection_more_is_refused() -> None:
         _wait(lambda: _answers(web))
 
 
-@effect_of("http.streams.max")
+@effect_of("http.max.streams")
 def test_one_stream_more_is_refused() -> None:
-    with local_web(**{"http.streams.max": "1"}) as web, web.client() as http:
+    with local_web(**{"http.max.streams": "1"}) as web, web.client() as http:
         web.broker.create_topic("orders")
         with http.stream("GET", "/topics/orders/stream") as first:
             assert first.status_code == 200
             assert web.ask("GET", "/topics/orders/stream").status_code == 429
 
 
-@effect_of("http.consumer.instances.max")
+@effect_of("http.max.consumer.instances")
 def test_one_instance_more_is_refused() -> None:
-    with local_web(**{"http.consumer.instances.max": "1"}) as web:
+    with local_web(**{"http.max.consumer.instances": "1"}) as web:
         assert web.ask("POST", "/consumers/a", json={}).status_code == 200
         assert web.ask("POST", "/consumers/a", json={}).status_code == 429
 

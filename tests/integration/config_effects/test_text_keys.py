@@ -41,9 +41,9 @@ def test_an_address_that_is_taken_is_told_with_what_to_do(tmp_path: Path) -> Non
     assert "--text off" in done.stderr
 
 
-@effect_of("text.connections.max")
+@effect_of("text.max.connections")
 async def test_so_many_clients_and_no_more() -> None:
-    with Broker(text=True, settings={"text.connections.max": 1}) as broker:
+    with Broker(text=True, settings={"text.max.connections": 1}) as broker:
         async with TextClient(*broker.text_address) as one:
             await one.ok("TOPICS")
             async with TextClient(*broker.text_address) as two:
@@ -57,9 +57,9 @@ async def test_silent_clients_are_cut_off_in_time() -> None:
             assert await client.is_closed()
 
 
-@effect_of("text.line.bytes.max", "text.payload.bytes.max")
+@effect_of("text.max.line.bytes", "text.max.payload.bytes")
 async def test_lines_and_payloads_are_bounded() -> None:
-    bounds = {"text.line.bytes.max": 100, "text.payload.bytes.max": 2000}
+    bounds = {"text.max.line.bytes": 100, "text.max.payload.bytes": 2000}
     with Broker(text=True, settings=bounds) as broker:
         async with TextClient(*broker.text_address) as client:
             await client.ok("PUBLISH t LENGTH 2000\n" + "x" * 2000)

@@ -238,7 +238,7 @@ def test_an_instance_that_is_not_used_expires() -> None:
 
 
 def test_there_are_only_so_many_instances() -> None:
-    with local_web(**{"http.consumer.instances.max": "2"}) as web, web.client() as http:
+    with local_web(**{"http.max.consumer.instances": "2"}) as web, web.client() as http:
         one, two = Consumer(http, "a"), Consumer(http, "b")
         refused = http.post("/consumers/c", json={})
         assert (refused.status_code, refused.json()["error_code"]) == (429, 42901)

@@ -2,7 +2,12 @@
 
 import pytest
 
-from headrace.core.broker_configs import BROKER_KEYS, BrokerConfig, validate_dynamic
+from headrace.core.broker_configs import (
+    BROKER_KEYS,
+    RENAMED_KEYS,
+    BrokerConfig,
+    validate_dynamic,
+)
 from headrace.core.config_keys import ConfigEntry, ConfigSource
 from headrace.core.errors import ApiError, ErrorCode, InvalidConfig
 from headrace.core.listeners import ListenerConfig
@@ -24,6 +29,24 @@ def test_every_key_can_be_written_and_read_back() -> None:
 def test_an_unknown_key_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(InvalidConfig, match=r"log\.retntion\.ms \(did you mean log\.retention\.ms"):
         BrokerConfig.from_static({"log.retntion.ms": "5"})
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())
+def test_a_key_is_known_by_its_old_name_with_a_warning(
+    old: str, new: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = BrokerConfig.from_static({old: "77"})
+    assert getattr(config, BROKER_KEYS[new].attribute) == 77
+    assert config.static == {new: "77"}
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert f"key={old} new={new}" in caplog.text
+    with pytest.raises(InvalidConfig, match=f"{old} and {new} are one key"):
+        BrokerConfig.from_static({old: "77", new: "77"})
+
+
+def test_keys_by_their_names_of_today_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    BrokerConfig.from_static(dict.fromkeys(RENAMED_KEYS.values(), "77"))
+    assert not caplog.records
 
 
 def test_the_strongest_layer_is_the_source() -> None:

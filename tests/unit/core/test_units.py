@@ -17,7 +17,7 @@ def test_a_key_in_milliseconds_takes_a_duration(text: str, number: str) -> None:
 @pytest.mark.parametrize(
     ("text", "number"), [("10MB", "10000000"), ("1GiB", "1073741824"), ("512 kib", "524288")]
 )
-@pytest.mark.parametrize("name", ["retention.bytes", "http.body.bytes.max"])
+@pytest.mark.parametrize("name", ["retention.bytes", "http.max.body.bytes"])
 def test_a_key_in_bytes_takes_a_size(name: str, text: str, number: str) -> None:
     assert plain_number(name, text) == number
 

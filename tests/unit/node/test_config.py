@@ -132,6 +132,23 @@ def test_durations_and_sizes_may_stand_in_every_source(tmp_path: Path) -> None:
     assert config.log_segment_delete_delay_ms == 90_000
 
 
+def test_old_names_of_keys_work_in_every_source(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = written(tmp_path, 'http.body.bytes.max = "1MiB"\n')
+    environment = {"HEADRACE_HTTP_STREAMS_MAX": "3"}
+    config = load(file, environment, {"text.connections.max": "4"})
+    assert config.http_max_body_bytes == 1024 * 1024
+    assert (config.http_max_streams, config.text_max_connections) == (3, 4)
+    assert caplog.text.count("has a new name") == 3
+
+
+def test_a_key_by_its_old_and_its_new_name_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, "http.streams.max = 3\n")
+    with pytest.raises(InvalidConfig, match=r"http\.streams\.max and http\.max\.streams are one"):
+        load(file, {}, {"http.max.streams": "3"})
+
+
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     with pytest.raises(StartupRefused, match="No such file"):
         load(str(tmp_path / "missing.toml"), {})

@@ -44,19 +44,19 @@ class HttpKeys:
         doc="Headrace only. Origins whose pages may call the HTTP listener from a browser, as "
         "`http://localhost:3000`; `*`: any.",
     )
-    http_body_bytes_max: int = key(
+    http_max_body_bytes: int = key(
         ConfigType.INT,
         4 * 1024 * 1024,
         Range(1, INT_MAX),
         doc="Headrace only. Largest body of an HTTP request; streams of lines may be longer.",
     )
-    http_connections_max: int = key(
+    http_max_connections: int = key(
         ConfigType.INT, 4096, Range(1), doc="Headrace only. Open HTTP connections at most."
     )
-    http_streams_max: int = key(
+    http_max_streams: int = key(
         ConfigType.INT, 2048, Range(0), doc="Headrace only. Open event streams at most."
     )
-    http_consumer_instances_max: int = key(
+    http_max_consumer_instances: int = key(
         ConfigType.INT, 1000, Range(0), doc="Headrace only. Consumer instances at most."
     )
     http_consumer_instance_timeout_ms: int = key(

@@ -16,7 +16,7 @@ class TextKeys:
         ListenerAddress(),
         doc="Headrace only. Address of the text listener; `off`: none. Also `--text`.",
     )
-    text_connections_max: int = key(
+    text_max_connections: int = key(
         ConfigType.INT, 500, Range(1), doc="Headrace only. Clients of the text listener at most."
     )
     text_idle_timeout_ms: int = key(
@@ -26,14 +26,14 @@ class TextKeys:
         doc="Headrace only. A client of the text listener that neither asks nor reads for so long "
         "is cut off.",
     )
-    text_line_bytes_max: int = key(
+    text_max_line_bytes: int = key(
         ConfigType.INT,
         64 * 1024,
         Range(64, INT_MAX),
         doc="Headrace only. Longest line that the text listener reads; a longer one ends "
         "the connection.",
     )
-    text_payload_bytes_max: int = key(
+    text_max_payload_bytes: int = key(
         ConfigType.INT,
         1_000_000,
         Range(1, INT_MAX),
