@@ -26,8 +26,9 @@ from headrace.controller.commands import (
 from headrace.core.errors import ApiError
 from headrace.core.ids import NodeId
 from headrace.machine.interface import Command
+from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
-from headrace.metadata.records import decode_record, encode_record
+from headrace.metadata.records import MetadataRecord, decode_record, encode_record
 from headrace.metadata.snapshots import snapshot_records
 from tests.simulation.disk import SimulatedFileSystem
 from tests.simulation.inodes import Fixed
@@ -99,6 +100,24 @@ def test_the_same_records_through_bytes_give_the_same_image(script: Script) -> N
         copied = [decode_record(encode_record(record)) for record in decision.records]
         follower = steps.apply(follower, copied)
     assert follower == leader
+
+
+@given(scripts, st.integers(1, 25))
+def test_the_delta_of_the_records_is_the_one_between_the_images(script: Script, run: int) -> None:
+    """However many commands there are between the two images."""
+    old = new = cluster(0, 1)
+    steps, records = machine(), list[MetadataRecord]()
+    for number, command in enumerate(script, 1):
+        try:
+            decision = steps.decide(new, command)
+        except ApiError:
+            continue
+        new = steps.apply(new, decision.records)
+        records += decision.records
+        if number % run == 0:
+            assert Delta.of_records(records, old, new) == Delta.between(old, new)
+            old, records = new, []
+    assert Delta.of_records(records, old, new) == Delta.between(old, new)
 
 
 @given(scripts)

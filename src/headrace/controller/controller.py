@@ -26,8 +26,8 @@ from headrace.log.directory import LogDirectory
 from headrace.machine.interface import Command, Reply
 from headrace.machine.pending_commands import PendingCommands
 from headrace.metadata.cache import MetadataCache
-from headrace.metadata.delta import delta_of
-from headrace.metadata.image import Delta, Image
+from headrace.metadata.delta import Delta
+from headrace.metadata.image import Image
 from headrace.metadata.metadata_log import MetadataLog
 from headrace.metadata.records import MetadataRecord, bootstrap_records
 
@@ -154,7 +154,9 @@ class Controller:
         done = self._pending_commands.commit()
         if records:
             try:
-                await self._publish(before, self.image, delta_of(records, before, self.image))
+                await self._publish(
+                    before, self.image, Delta.of_records(records, before, self.image)
+                )
             except asyncio.CancelledError:
                 _cancel(replies)
                 raise

@@ -11,7 +11,8 @@ from headrace.groups.offsets import GroupOffset
 from headrace.groups.result import Result
 from headrace.groups.shards import LoadedShard, ShardTable
 from headrace.groups.timer_queue import TimerKey, TimerQueue
-from headrace.metadata.image import Delta, Image
+from headrace.metadata.delta import Delta
+from headrace.metadata.image import Image
 
 logger = logging.getLogger(__name__)
 

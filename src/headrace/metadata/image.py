@@ -161,18 +161,3 @@ class Image:
         partitions = sum(len(topic.partitions) for topic in self.topics.values())
         configs = sum(len(values) for values in self.configs.values())
         return partitions + configs + len(self.topics) + len(self.brokers) + len(self.features)
-
-
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """What differs between two images, so that a subscriber need not compare them whole.
-
-    Look the names up in both images: a topic that is only in the new one was created, one only
-    in the old one was deleted, one with another id was deleted and created again.
-    """
-
-    topics: frozenset[str] = frozenset()
-    configs: frozenset[ConfigResource] = frozenset()
-    brokers: frozenset[int] = frozenset()
-    features: bool = False
-    producer_ids: bool = False

@@ -37,7 +37,8 @@ from headrace.log.compaction.checkpoint import CleanerCheckpoint
 from headrace.log.compaction.runner import Compactor, InlineCompactor
 from headrace.log.directory import LogDirectory
 from headrace.metadata.cache import MetadataCache
-from headrace.metadata.image import BrokerEndpoint, Delta, Image
+from headrace.metadata.delta import Delta
+from headrace.metadata.image import BrokerEndpoint, Image
 from headrace.metadata.names import OFFSETS_TOPIC
 from headrace.metadata.records import (
     METADATA_VERSION,

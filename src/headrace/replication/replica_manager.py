@@ -29,10 +29,10 @@ from headrace.core.runtime import Executor
 from headrace.core.shared_calls import call_each
 from headrace.core.topic_configs import TopicConfig
 from headrace.log.directory import LogDirectory
+from headrace.metadata.delta import Delta
 from headrace.metadata.image import (
     ConfigResource,
     ConfigResourceType,
-    Delta,
     Image,
     PartitionRegistration,
     Topic,

@@ -20,7 +20,8 @@ from headrace.controller.commands import (
 )
 from headrace.core.errors import ApiError, ErrorCode, StorageError, StorageUnavailable
 from headrace.core.ids import NodeId
-from headrace.metadata.image import Delta, Image
+from headrace.metadata.delta import Delta
+from headrace.metadata.image import Image
 from tests.simulation.disk import Fault, SimulatedFileSystem
 from tests.support.metadata import METADATA, NODE, MetadataNode
 

@@ -7,8 +7,8 @@ import pytest
 from headrace.controller.commands import CreateTopics, TopicToCreate
 from headrace.core.errors import StartupRefused
 from headrace.metadata.builder import ImageBuilder
-from headrace.metadata.delta import delta_of
-from headrace.metadata.image import ConfigResource, ConfigResourceType, Delta, Image
+from headrace.metadata.delta import Delta
+from headrace.metadata.image import ConfigResource, ConfigResourceType, Image
 from headrace.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -107,14 +107,14 @@ def test_the_delta_names_what_was_created_changed_and_deleted() -> None:
         RemoveTopicRecord(topic_id=UUID(int=6)),
         UnregisterBrokerRecord(broker_id=1, broker_epoch=1),
     ]
-    delta = delta_of(records, old, MACHINE.apply(old, records))
+    delta = Delta.of_records(records, old, MACHINE.apply(old, records))
     assert delta == Delta(topics=frozenset({"changed", "gone", "new"}), brokers=frozenset({1}))
 
 
 def test_the_delta_names_configs_that_went_with_their_topic() -> None:
     old = image_with(TopicToCreate("t", 1, 1, configs=(("flush.ms", "1"),)))
     records = [RemoveTopicRecord(topic_id=old.topics["t"].id)]
-    delta = delta_of(records, old, MACHINE.apply(old, records))
+    delta = Delta.of_records(records, old, MACHINE.apply(old, records))
     assert delta.configs == {ConfigResource(ConfigResourceType.TOPIC, "t")}
 
 
@@ -132,3 +132,24 @@ def test_one_change_among_ten_thousand_partitions_is_cheap() -> None:
         # Some 0.3 ms here; rebuilding all of it would take a hundred times that.
         assert taken() / 20 < 0.005
     assert image.topics["t0"].partitions[1].leader_epoch == 20
+
+
+def test_what_ends_as_it_began_is_no_difference() -> None:
+    old = image_with(TopicToCreate("t", 1, 1, configs=(("flush.ms", "1"),)))
+    topic = ConfigResourceType.TOPIC
+    records: list[MetadataRecord] = [
+        ConfigRecord(resource_type=topic, resource_name="t", name="flush.ms", value="2"),
+        ConfigRecord(resource_type=topic, resource_name="t", name="flush.ms", value="1"),
+    ]
+    new = MACHINE.apply(old, records)
+    assert Delta.of_records(records, old, new) == Delta.between(old, new) == Delta()
+
+
+def test_whoever_has_seen_nothing_gets_all_there_is() -> None:
+    image = image_with(TopicToCreate("t", 1, 1, configs=(("flush.ms", "1"),)))
+    assert Delta.between(Image(image.cluster_id), image) == Delta(
+        topics=frozenset({"t"}),
+        configs=frozenset({ConfigResource(ConfigResourceType.TOPIC, "t")}),
+        brokers=frozenset(image.brokers),
+        features=True,
+    )

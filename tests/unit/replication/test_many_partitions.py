@@ -19,10 +19,10 @@ from headrace.core.broker_configs import BrokerConfig
 from headrace.core.files import Buffer
 from headrace.core.ids import NodeId
 from headrace.log.directory import LogDirectory
+from headrace.metadata.delta import Delta
 from headrace.metadata.image import (
     ConfigResource,
     ConfigResourceType,
-    Delta,
     Image,
     PartitionRegistration,
     Topic,

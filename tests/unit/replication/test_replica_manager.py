@@ -11,7 +11,8 @@ import pytest
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.ids import LeaderEpoch, NodeId, TopicPartition
 from headrace.log.directory import LogDirectory
-from headrace.metadata.image import Delta, Image, PartitionRegistration, Topic
+from headrace.metadata.delta import Delta
+from headrace.metadata.image import Image, PartitionRegistration, Topic
 from headrace.replication.replica_manager import ReplicaManager
 from headrace.testing.unsynced_files import UnsyncedFileSystem
 from tests.simulation.loop import SeededRandomness
