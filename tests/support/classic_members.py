@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
 from headrace.groups.offset_requests import commit
-from headrace.groups.records import decode, encode
+from headrace.groups.records import decode
 from headrace.groups.result import ClientInfo, PendingReply, Reply, Result
 from headrace.groups.settings import GroupSettings
 from headrace.groups.shard import GroupShard
@@ -230,12 +230,9 @@ class ClassicWorld:
         return Result(self.now_ms, self.now_ms, self.settings)
 
     def append_and_reply(self, result: Result) -> None:
-        """Append, apply, and deliver the answers, one after the other."""
-        for record, applied, _ in result.pending_records:
-            self.log.append(encode(record))
-            if not applied:
-                self.shard.apply(record)
-        self._answers += result.pending_replies
+        """Append, and deliver the answers, one after the other."""
+        self.log += result.encoded
+        self._answers += result.replies
         if self._running:
             return
         self._running = True
@@ -291,7 +288,7 @@ class ClassicWorld:
         for key, value in self.log:
             record = decode(key, value)
             assert record is not None
-            shard.apply(record)
+            shard.replay(record)
         return shard
 
     def restart(self) -> None:

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.classic.group import ClassicGroup
-from headrace.groups.records import GroupRecord, decode, encode
+from headrace.groups.records import GroupRecord, decode
 from headrace.groups.result import ClientInfo, Result
 from headrace.groups.settings import GroupSettings
 from headrace.groups.shard import GroupShard
@@ -60,11 +60,8 @@ class ClassicShard:
         return Result(self.now_ms, self.now_ms, self.settings)
 
     def finish(self, result: Result) -> None:
-        for record, applied, _ in result.pending_records:
-            self.log.append(encode(record))
-            if not applied:
-                self.shard.apply(record)
-        for reply, response in result.pending_replies:
+        self.log += result.encoded
+        for reply, response in result.replies:
             assert isinstance(reply, str)
             self.answers[reply] = response
 
@@ -200,7 +197,7 @@ class ClassicShard:
         for key, value in self.log:
             record = decode(key, value)
             assert isinstance(record, GroupRecord)
-            shard.apply(record)
+            shard.replay(record)
         return shard
 
     def _answer(self, reply: str, kind: type[M]) -> M:

@@ -15,7 +15,7 @@ from headrace.groups import consumer_group_requests
 from headrace.groups.consumer.assignors.model import TopicIdPartition
 from headrace.groups.consumer.group import ConsumerGroup
 from headrace.groups.consumer.settings import ConsumerGroupSettings
-from headrace.groups.records import GroupRecord, decode, encode
+from headrace.groups.records import GroupRecord, decode
 from headrace.groups.result import ClientInfo, Result
 from headrace.groups.settings import GroupSettings
 from headrace.groups.shard import GroupShard
@@ -94,12 +94,10 @@ class Coordinator:
 
     def keep(self, result: Result) -> list[Any]:
         """Write what a step decided; return its answers."""
-        for record, applied, _ in result.pending_records:
-            if not applied:
-                self.shard.apply(record)
-            self.log.append(encode(record))
-            _replay(self.restarted, *self.log[-1])
-        return [answer.response for answer in result.pending_replies]
+        self.log += result.encoded
+        for key, value in result.encoded:
+            _replay(self.restarted, key, value)
+        return [answer.response for answer in result.replies]
 
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, *, api_version: int = 1
@@ -136,7 +134,7 @@ class Coordinator:
 def _replay(shard: GroupShard, key: bytes, value: bytes | None) -> None:
     record = decode(key, value)
     assert isinstance(record, GroupRecord)
-    shard.apply(record)
+    shard.replay(record)
 
 
 @dataclass

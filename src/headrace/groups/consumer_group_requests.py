@@ -40,7 +40,7 @@ class ShardState(Protocol):
 
     groups: dict[str, Group]
 
-    def apply(self, record: GroupRecord) -> None: ...
+    def replay(self, record: GroupRecord) -> None: ...
 
 
 def consumer_heartbeat(
@@ -169,10 +169,9 @@ def _apply_result(
     """Bring a decision into the shard; one that cannot be written changes nothing."""
     before = shard.groups.get(group_id)
     epoch = before.epoch if isinstance(before, ConsumerGroup) else None
+    result.append(*decided.records)
     for record in decided.records:
-        result.append_applied(record)
-    for record in decided.records:
-        shard.apply(record)
+        shard.replay(record)
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         decided.set_unrecorded_state(group)

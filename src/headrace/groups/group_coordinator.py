@@ -150,7 +150,7 @@ class GroupCoordinator:
         loaded, result = self._shards.find(request.group_id), self._new_result()
         with self._reload_on_failure(loaded, result, reply):
             loaded.shard.sync(request, reply, result)
-        self.rebalances += len(result.pending_records)
+        self.rebalances += len(result.records)
         self._append_and_schedule(loaded, request.group_id, result)
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
@@ -165,7 +165,7 @@ class GroupCoordinator:
         result = self._new_result()
         with self._reload_on_failure(loaded, result):
             response = loaded.shard.heartbeat(request, result)
-        if result.pending_records or response.error_code:
+        if result.records or response.error_code:
             self._append_and_schedule(loaded, request.group_id, result)
         return response
 
@@ -198,7 +198,7 @@ class GroupCoordinator:
             consumer_group_requests.consumer_heartbeat(
                 loaded.shard, request, client, reply, result, can_describe
             )
-        if result.pending_records:
+        if result.records:
             self._append_and_schedule(loaded, request.group_id, result)
         else:
             # It only moved a deadline, and only away.
@@ -231,8 +231,9 @@ class GroupCoordinator:
 
     def commit(self, request: OffsetCommitRequest, api_version: int, reply: ReplyCallback) -> None:
         loaded, result = self._shards.find(request.group_id), self._new_result()
-        offset_requests.commit(loaded.shard, request, api_version, reply, result)
-        self.commits += len(result.pending_records)
+        with self._reload_on_failure(loaded, result, reply):
+            offset_requests.commit(loaded.shard, request, api_version, reply, result)
+        self.commits += len(result.records)
         self._append(loaded, result)
 
     def fetch(
@@ -259,7 +260,8 @@ class GroupCoordinator:
     def delete_offsets(self, request: OffsetDeleteRequest, reply: ReplyCallback) -> None:
         _require_group_id(request.group_id)
         loaded, result = self._shards.find(request.group_id), self._new_result()
-        offset_requests.delete(loaded.shard, request, reply, result)
+        with self._reload_on_failure(loaded, result, reply):
+            offset_requests.delete(loaded.shard, request, reply, result)
         self._append(loaded, result)
 
     # Groups as wholes
@@ -308,7 +310,8 @@ class GroupCoordinator:
             except ApiError as error:
                 outcome.error_code = error.code
                 continue
-            outcome.error_code = offset_requests.delete_group(loaded.shard, group_id, result)
+            with self._reload_on_failure(loaded, result):
+                outcome.error_code = offset_requests.delete_group(loaded.shard, group_id, result)
             shards[loaded.index] = loaded
             self._append(loaded, result)
         self._when_committed(shards.values(), lambda: reply(DeleteGroupsResponse(results=results)))
@@ -320,18 +323,11 @@ class GroupCoordinator:
         return Result(now_ms, self._clock.now_ms(), self._settings, self._controller.image)
 
     def _append(self, loaded: LoadedShard, result: Result) -> None:
-        """Append and apply what a step decided, in the same turn of the loop."""
-        loaded.writer.write(result.pending_records, result.pending_replies, result.time_ms)
-        try:
-            for record, applied, _ in result.pending_records:
-                if not applied:
-                    loaded.shard.apply(record)
-                if type(record.key) is ConsumerGroupMetadataKey and record.value is not None:
-                    self.rebalances += 1
-        except Exception:
-            # The log has it and the state has not: the log is right.
-            logger.exception("a group record was not brought in: partition=%d", loaded.index)
-            self._reload(loaded)
+        """Append what a step decided, in the same turn of the loop."""
+        loaded.writer.write(result.encoded, result.replies, result.time_ms)
+        for record in result.records:
+            if type(record.key) is ConsumerGroupMetadataKey and record.value is not None:
+                self.rebalances += 1
 
     @contextmanager
     def _reload_on_failure(
@@ -345,7 +341,7 @@ class GroupCoordinator:
         try:
             yield
         except Exception:
-            if result.pending_records or result.pending_replies:
+            if result.records or result.replies:
                 self._fail_and_reload(loaded, result, requester)
             raise
 
@@ -354,7 +350,7 @@ class GroupCoordinator:
     ) -> None:
         """Nobody knows what state a decision left that failed half way: read the shard anew."""
         logger.exception("a decision failed half way: partition=%d", loaded.index)
-        others = [each for each in result.pending_replies if each.reply is not requester]
+        others = [each for each in result.replies if each.reply is not requester]
         fail_replies(others, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self._reload(loaded, requester)
 

@@ -78,7 +78,7 @@ class GroupTimers:
         try:
             loaded.shard.expire(group_id, result)
         except Exception:
-            if result.pending_records or result.pending_replies:
+            if result.records or result.replies:
                 self._on_failed(loaded, result)
             raise
         self._append(loaded, result)
@@ -137,6 +137,6 @@ class GroupTimers:
     def _expire_offsets(self, loaded: LoadedShard, group_id: str) -> None:
         result = self._new_result()
         expired = offset_requests.expire_offsets(loaded.shard, group_id, result)
-        if result.pending_records:
+        if result.records:
             self._append(loaded, result)
         self._on_expired(expired)

@@ -91,7 +91,7 @@ def _apply(shard: GroupShard, reader: OffsetReader, record: Record, partition: P
             return
         decoded = decode(record.key, record.value)
         if decoded is not None:
-            shard.apply(decoded)
+            shard.replay(decoded)
     except Exception as error:  # whatever it is: one record must not take the whole shard with it
         logger.error(
             "skipped a group record: partition=%s offset=%d error=%s",

@@ -12,6 +12,7 @@ from headrace.groups.consumer.topics import ImageTopics
 from headrace.groups.consumer_group_requests import Group
 from headrace.groups.names import fits_a_record
 from headrace.groups.offsets import GroupOffset, OffsetAndMetadata, commit_record, tombstone
+from headrace.groups.records import GroupRecord
 from headrace.groups.result import Reply, Result
 from headrace.groups.shard import GroupShard
 from headrace.protocol.messages.offset_commit import (
@@ -47,6 +48,8 @@ def commit(
     expire_ms = -1 if request.retention_time_ms < 0 else result.time_ms + request.retention_time_ms
     limit = result.settings.offset_metadata_max_bytes
     topics = []
+    accepted: dict[TopicPartition, OffsetAndMetadata] = {}
+    records: list[GroupRecord] = []
     for topic in request.topics:
         responses = []
         for each in topic.partitions:
@@ -67,12 +70,16 @@ def commit(
                 topic.topic_id,
             )
             partition = TopicPartition(topic.name, each.partition_index)
-            result.append(commit_record(request.group_id, partition, committed))
+            accepted[partition] = committed
+            records.append(commit_record(request.group_id, partition, committed))
         topics.append(
             OffsetCommitResponseTopic(
                 name=topic.name, topic_id=topic.topic_id, partitions=responses
             )
         )
+    result.append(*records)
+    for partition, committed in accepted.items():
+        shard.put_offset(request.group_id, partition, committed)
     result.reply(reply, OffsetCommitResponse(topics=topics))
 
 
@@ -155,6 +162,7 @@ def delete(shard: GroupShard, request: OffsetDeleteRequest, reply: Reply, result
     offsets = shard.offsets.of(request.group_id)
     is_read = group.subscription()
     topics = []
+    gone = []
     for topic in request.topics:
         in_use = is_read(topic.name)
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if in_use else ErrorCode.NONE
@@ -162,11 +170,12 @@ def delete(shard: GroupShard, request: OffsetDeleteRequest, reply: Reply, result
         for each in topic.partitions:
             partition = TopicPartition(topic.name, each.partition_index)
             if not in_use and partition in offsets:
-                result.append(tombstone(request.group_id, partition))
+                gone.append(tombstone(request.group_id, partition))
             responses.append(
                 OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
             )
         topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=responses))
+    shard.append(result, *gone)
     result.reply(reply, OffsetDeleteResponse(topics=topics))
 
 
@@ -177,10 +186,8 @@ def delete_group(shard: GroupShard, group_id: str, result: Result) -> ErrorCode:
         return ErrorCode.GROUP_ID_NOT_FOUND
     if not group.is_empty():
         return ErrorCode.NON_EMPTY_GROUP
-    for partition in shard.offsets.of(group_id):
-        result.append(tombstone(group_id, partition))
-    for record in group.tombstones():
-        result.append(record)
+    gone = [tombstone(group_id, partition) for partition in shard.offsets.of(group_id)]
+    shard.append(result, *gone, *group.tombstones())
     return ErrorCode.NONE
 
 
@@ -191,16 +198,19 @@ def delete_offsets_of_topics(
 
     One that was committed since belongs to another topic of that name, and stays.
     """
-    for group_id, partition, committed in offsets:
-        if shard.offsets.get(group_id, partition) is committed:
-            result.append(tombstone(group_id, partition))
+    gone = [
+        tombstone(group_id, partition)
+        for group_id, partition, committed in offsets
+        if shard.offsets.get(group_id, partition) is committed
+    ]
+    shard.append(result, *gone)
 
 
 def delete_offsets_of_missing_topics(shard: GroupShard, result: Result) -> None:
     """The same after a load, for topics that went while nobody looked."""
     ids = {topic.name: topic.id for topic in result.image.topics.values()}
-    for group_id, partition in shard.offsets.without_topic(ids):
-        result.append(tombstone(group_id, partition))
+    gone = shard.offsets.without_topic(ids)
+    shard.append(result, *(tombstone(group_id, partition) for group_id, partition in gone))
 
 
 def expire_offsets(shard: GroupShard, group_id: str, result: Result) -> int:
@@ -218,11 +228,10 @@ def expire_offsets(shard: GroupShard, group_id: str, result: Result) -> int:
         for partition, committed in offsets.items()
         if not is_read(partition.topic) and _is_expired(group, committed, result)
     ]
-    for partition in expired:
-        result.append(tombstone(group_id, partition))
+    records = [tombstone(group_id, partition) for partition in expired]
     if len(expired) == len(offsets) and group.is_empty() and not group.is_joining():
-        for record in group.tombstones():
-            result.append(record)
+        records += group.tombstones()
+    shard.append(result, *records)
     return len(expired)
 
 

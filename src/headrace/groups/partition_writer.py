@@ -16,7 +16,7 @@ from typing import cast
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import Offset
 from headrace.core.shared_calls import call_each
-from headrace.groups.result import PendingRecord, PendingReply
+from headrace.groups.result import EncodedRecord, PendingReply
 from headrace.protocol.compression import Codec
 from headrace.protocol.message import Message
 from headrace.protocol.messages.heartbeat import HeartbeatResponse
@@ -103,15 +103,14 @@ class PartitionWriter:
         self.failed = False
 
     def write(
-        self, records: Iterable[PendingRecord], replies: Sequence[PendingReply], time_ms: int
+        self, records: Iterable[EncodedRecord], replies: Sequence[PendingReply], time_ms: int
     ) -> None:
         """Append in this turn's batch; the answers leave when it is committed."""
         for reply, _ in replies:
             if isinstance(reply, TimedReply):
                 reply.decided()
         batch = self._batch
-        for record in records:
-            key, value = record.encoded
+        for key, value in records:
             if batch.size >= BATCH_BYTES_MAX:
                 self._full.append(batch)
                 batch = self._batch = BatchBuilder()

@@ -12,6 +12,9 @@ Reply = object
 """Whoever waits for an answer; the machine only carries it around."""
 
 
+EncodedRecord = tuple[bytes, bytes | None]
+
+
 class ClientInfo(NamedTuple):
     """Who sent a request, as members are remembered."""
 
@@ -20,15 +23,6 @@ class ClientInfo(NamedTuple):
     api_version: int
     new_member_id: str
     """An id that nobody has, for whoever comes without one."""
-
-
-class PendingRecord(NamedTuple):
-    """A record to append; `applied` where the step itself changes the state."""
-
-    record: GroupRecord
-    is_applied: bool
-    encoded: tuple[bytes, bytes | None]
-    """Key and value as they are appended."""
 
 
 class PendingReply(NamedTuple):
@@ -40,8 +34,9 @@ class PendingReply(NamedTuple):
 class Result:
     """Collects records and answers; the answers may leave once the records are committed.
 
-    Records are encoded when they are handed over, and what cannot be encoded raises: so whoever
-    writes first and changes the state then leaves no trace of a step that cannot be written.
+    A shard changes its state while it decides. Records are encoded when they are handed over, all
+    of a call or none, and what cannot be encoded raises: so whoever appends first and changes the
+    state then leaves no trace of a decision that cannot be written.
     """
 
     now_ms: int
@@ -51,20 +46,16 @@ class Result:
     settings: GroupSettings
     image: Image = field(default_factory=lambda: Image(""))
     """The cluster as it is now: topics that groups read, configs of groups."""
-    pending_records: list[PendingRecord] = field(default_factory=list)
-    pending_replies: list[PendingReply] = field(default_factory=list)
+    records: list[GroupRecord] = field(default_factory=list)
+    encoded: list[EncodedRecord] = field(default_factory=list)
+    """Keys and values of `records` as they are appended."""
+    replies: list[PendingReply] = field(default_factory=list)
 
-    def append(self, record: GroupRecord) -> None:
-        """Append this and then apply it."""
-        self.pending_records.append(PendingRecord(record, is_applied=False, encoded=encode(record)))
-
-    def append_applied(self, record: GroupRecord) -> None:
-        """Append what the step itself brings into the state, as soon as this returns."""
-        self.pending_records.append(PendingRecord(record, is_applied=True, encoded=encode(record)))
+    def append(self, *records: GroupRecord) -> None:
+        """Append these; the caller brings them into the state as soon as this returns."""
+        encoded = [encode(record) for record in records]
+        self.records += records
+        self.encoded += encoded
 
     def reply(self, reply: Reply, response: Message) -> None:
-        self.pending_replies.append(PendingReply(reply, response))
-
-    @property
-    def records(self) -> list[GroupRecord]:
-        return [write.record for write in self.pending_records]
+        self.replies.append(PendingReply(reply, response))

@@ -1,9 +1,8 @@
 """The groups of one partition of `__consumer_offsets`: a machine without I/O.
 
-Requests come as steps (`Step`), which collect records and answers. `apply` brings one record into
-the state, on the leader right after the append and at a start for the whole log; both end with
-the same state. Classic groups change while they decide, since most of what they go through is
-never written down; their records are marked as applied.
+A request changes the state while it is decided, and hands over the records that say so
+(`Result.append`). `replay` brings one record into the state when the log is read at a load; both
+end with the same state, as far as it is written down at all.
 """
 
 import logging
@@ -44,17 +43,23 @@ class GroupShard:
 
     # Records
 
-    def apply(self, record: GroupRecord) -> None:
+    def append(self, result: Result, *records: GroupRecord) -> None:
+        """Hand over records whose whole effect is what `replay` makes of them."""
+        result.append(*records)
+        for record in records:
+            self.replay(record)
+
+    def replay(self, record: GroupRecord) -> None:
         """Bring one record into the state; must accept whatever was ever written."""
         key, value = record
         if isinstance(key, OffsetCommitKey):
-            self._apply_offset(key, value)
+            self._replay_offset(key, value)
         elif isinstance(key, GroupMetadataKey):
-            self._apply_classic(key.group, value)
+            self._replay_classic(key.group, value)
         elif type(key) in CONSUMER_GROUP_KEYS:
-            self._apply_consumer(record)
+            self._replay_consumer(record)
 
-    def _apply_offset(self, key: OffsetCommitKey, value: object) -> None:
+    def _replay_offset(self, key: OffsetCommitKey, value: object) -> None:
         partition = TopicPartition(key.topic, key.partition)
         if isinstance(value, OffsetCommitValue):
             self.put_offset(key.group, partition, committed_in(value))
@@ -70,13 +75,13 @@ class GroupShard:
             self.groups[group_id] = ClassicGroup(group_id)
         self.offsets.put(group_id, partition, committed)
 
-    def _apply_classic(self, group_id: str, value: object) -> None:
+    def _replay_classic(self, group_id: str, value: object) -> None:
         if isinstance(value, GroupMetadataValue):
             self.groups[group_id] = ClassicGroup.from_record(group_id, value)
         elif isinstance(self.groups.get(group_id), ClassicGroup):
             del self.groups[group_id]
 
-    def _apply_consumer(self, record: GroupRecord) -> None:
+    def _replay_consumer(self, record: GroupRecord) -> None:
         group_id: str = record.key.group_id  # type: ignore[attr-defined]  # all these keys have it
         group = self.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
@@ -112,18 +117,14 @@ class GroupShard:
                 consumer_group_requests.join(self, group, request, client, reply, result)
                 return
             # Nobody is left who could mind: the group begins anew in the other protocol.
-            tombstones = group.tombstones()
-            for record in tombstones:
-                result.append_applied(record)
-            for record in tombstones:
-                self.apply(record)
+            self.append(result, *group.tombstones())
             group = None
         if group is None:
             if request.member_id:
                 result.reply(reply, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
                 return
             group = ClassicGroup(request.group_id, result.time_ms)
-            result.append_applied(group.record())
+            result.append(group.record())
             self.groups[request.group_id] = group
         joining.join(group, request, client, reply, result)
 

@@ -15,7 +15,7 @@ from headrace.groups.classic import expiry, syncing
 from headrace.groups.classic.group import ClassicGroup
 from headrace.groups.offsets import CommittedOffsets
 from headrace.groups.partition_writer import PartitionWriter, send_replies
-from headrace.groups.result import PendingRecord, PendingReply, Result
+from headrace.groups.result import EncodedRecord, PendingReply, Result
 from headrace.groups.shard import GroupShard
 from headrace.testing import Broker
 from tests.faults.groups.group_run import BROKER_SETTINGS, SESSION_MS, GroupRun
@@ -32,7 +32,7 @@ def answer_without_writing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups live in memory only: a commit is acknowledged and never reaches the log."""
 
     def write(
-        _: PartitionWriter, __: Iterable[PendingRecord], answers: Sequence[PendingReply], ___: int
+        _: PartitionWriter, __: Iterable[EncodedRecord], answers: Sequence[PendingReply], ___: int
     ) -> None:
         send_replies(list(answers))
 

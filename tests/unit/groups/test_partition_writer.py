@@ -13,8 +13,8 @@ from headrace.core.topic_configs import TopicConfig
 from headrace.groups import partition_writer as journal_module
 from headrace.groups.classic.group import ClassicGroup
 from headrace.groups.partition_writer import PartitionWriter, TimedReply
-from headrace.groups.records import GroupRecord, encode
-from headrace.groups.result import PendingRecord, PendingReply
+from headrace.groups.records import encode
+from headrace.groups.result import PendingReply
 from headrace.log.partition_log import PartitionLog
 from headrace.node.system import RealClock, RealRandomness
 from headrace.protocol.compression import Codec
@@ -50,7 +50,7 @@ class Fixture:
         )
 
     def write(self, name: str, records: int = 1) -> None:
-        writes = [applied(ClassicGroup(name).record())] * records
+        writes = [encode(ClassicGroup(name).record())] * records
         self.journal.write(writes, [PendingReply(self.token(name), RESPONSE)], 1)
 
     def flush(self) -> None:
@@ -67,10 +67,6 @@ def fixture(tmp_path: Path) -> Iterator[Fixture]:
     files = UnsyncedFileSystem()
     yield Fixture(files, tmp_path)
     files.close()
-
-
-def applied(record: GroupRecord) -> PendingRecord:
-    return PendingRecord(record, is_applied=True, encoded=encode(record))
 
 
 async def turn() -> None:
@@ -109,7 +105,7 @@ async def test_a_wait_is_over_when_the_group_decides_not_when_it_is_on_disk(
 
     patient, quick = reply("patient"), reply("quick")
     patient.pause_timer_unless_decided()
-    write = applied(ClassicGroup("g").record())
+    write = encode(ClassicGroup("g").record())
     fixture.journal.write(
         [write], [PendingReply(patient, RESPONSE), PendingReply(quick, RESPONSE)], 1
     )

@@ -28,6 +28,7 @@ from headrace.protocol.messages.offset_delete import (
 from headrace.protocol.schemas.group_offsets import GroupMetadataValue
 from tests.support.classic_shard import ClassicShard
 from tests.support.consumer_groups import Client, Coordinator
+from tests.support.group_wire import commit_request
 from tests.support.migrating_members import ClassicClient
 from tests.support.nodes import running_node
 from tests.unit.groups.test_group_coordinator import Caller, join_request
@@ -92,6 +93,19 @@ def test_a_static_member_that_cannot_be_written_takes_nobodys_place(
     assert shard.group.state is State.STABLE
     assert list(shard.group.members) == ["a-id"]
     assert shard.group.instances == {"i": "a-id"}
+
+
+def test_of_a_commit_that_cannot_be_written_whole_no_part_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shard = ClassicShard()
+    refuse_records(monkeypatch, lambda record: getattr(record.key, "partition", 0) == 2)
+    result = shard.new_result()
+    request = commit_request("g", "t", {0: 1, 1: 1, 2: 1})
+    with pytest.raises(MalformedMessage):
+        offset_requests.commit(shard.shard, request, 9, "commit", result)
+    assert (result.records, result.encoded, result.replies) == ([], [], [])
+    assert (len(shard.shard.offsets), shard.shard.groups) == (0, {})
 
 
 def test_a_group_that_cannot_be_written_does_not_come_to_be(

@@ -168,7 +168,7 @@ def _replace_static(
     record = _record_with_successor(group, request, protocols, client.new_member_id)
     if record is not None:
         # Before anything changes: what cannot be written leaves no trace.
-        result.append_applied(record)
+        result.append(record)
     member = _replace_member_id(group, instance_id, client.new_member_id, result)
     _update(member, request, protocols, reply, result)
     restart_session_timer(member, result)

@@ -114,7 +114,7 @@ def _become_empty(group: ClassicGroup, result: Result) -> None:
     group.read_subscriptions()
     group.transition_to(State.EMPTY, result.time_ms)
     logger.info("group is empty: group=%s generation=%d", group.group_id, group.generation)
-    result.append_applied(group.record())
+    result.append(group.record())
 
 
 def remove_member(group: ClassicGroup, member_id: str, result: Result) -> None:

@@ -44,7 +44,7 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, reply: Reply, result: R
 def _assign(group: ClassicGroup, assignments: dict[str, bytes], result: Result) -> None:
     """The generation is complete: written down first, then told to whoever waits."""
     try:
-        result.append_applied(group.record(assignments, result.time_ms))
+        result.append(group.record(assignments, result.time_ms))
     except HeadraceError as error:
         # The leader is told; all others join again, since nobody knows what it will do next.
         logger.error("assignment not written: group=%s error=%s", group.group_id, error)

@@ -68,7 +68,7 @@ def about_member() -> GroupRecord:
 def group_of(*records: GroupRecord) -> ConsumerGroup:
     shard = GroupShard()
     for record in records:
-        shard.apply(record)
+        shard.replay(record)
     group = shard.groups[GROUP]
     assert isinstance(group, ConsumerGroup)
     return group
@@ -105,7 +105,7 @@ def test_a_member_in_a_state_of_a_later_kafka_must_come_with_empty_hands() -> No
 def test_topic_metadata_as_older_brokers_kept_it_is_passed_over() -> None:
     shard = GroupShard()
     key = ConsumerGroupPartitionMetadataKey(group_id=GROUP)
-    shard.apply(GroupRecord(key, ConsumerGroupPartitionMetadataValue(topics=[])))
+    shard.replay(GroupRecord(key, ConsumerGroupPartitionMetadataValue(topics=[])))
     assert shard.groups == {}
 
 
@@ -116,7 +116,7 @@ def test_tombstones_of_what_is_not_there_change_nothing() -> None:
         ConsumerGroupMemberMetadataKey(group_id=GROUP, member_id="m"),
         ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="m"),
     ):
-        shard.apply(GroupRecord(key, None))
+        shard.replay(GroupRecord(key, None))
     assert shard.groups == {}
     group = group_of(about_member())
     other = ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="other")
@@ -129,7 +129,7 @@ def test_the_tombstones_of_a_group_leave_nothing_of_it(coordinator: Coordinator)
     settle(coordinator, [first, second])
     records = coordinator.group.tombstones()
     for record in records:
-        coordinator.shard.apply(record)
+        coordinator.shard.replay(record)
     assert coordinator.shard.groups == {}
     assert len(records) == 2 * 3 + 1 + 2
 

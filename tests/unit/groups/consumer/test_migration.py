@@ -140,7 +140,7 @@ def test_members_that_wait_for_a_rebalance_are_called_into_the_new_group(
     client = ClientInfo("modern", "/127.0.0.1", 1, "unused")
     request = Client("m", ["t"]).request()
     consumer_group_requests.consumer_heartbeat(coordinator.shard, request, client, "modern", result)
-    (answer,) = (each.response for each in result.pending_replies if each.reply is waiting)
+    (answer,) = (each.response for each in result.replies if each.reply is waiting)
     assert isinstance(answer, JoinGroupResponse)
     assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
