@@ -5,9 +5,14 @@
     log_script, compaction_script,
     node_script .......................... scripted lives; a crash after every step on the disk
     sync_sites ........................... every sync in the source, to be taken away in turn
-    machine, clients, world .............. storms drawn from a seed; the history is judged by
+    streams, faults ...................... randomness by purpose; what goes wrong, as data
+    machine, clients, world .............. runs drawn from a seed; the history is judged by
                                            `tests.support.history_checks`
 
-To replay a storm: `World(seed).run()`; the same seed gives the same history byte for byte.
-`HEADRACE_SEEDS=1000:2000 pytest tests/simulation/test_world.py` runs a thousand others.
+The same seed and plan give the same history byte for byte, whatever else draws numbers:
+
+    python -m tests.simulation run 17                  replay a seed; 0:1000 runs a thousand
+    python -m tests.simulation run 17 --plan FILE      replay a plan as it was printed
+    python -m tests.simulation shrink 17               delete faults while it still fails
+    HEADRACE_SEEDS=1000:2000 pytest tests/simulation/test_world.py
 """

@@ -20,6 +20,7 @@ from headrace.protocol.records.decode import iterate_records
 from headrace.protocol.records.header import iterate_headers
 from tests.simulation.loop import SeededRandomness, SimulatedClock, VirtualLoop
 from tests.simulation.machine import ADDRESS
+from tests.simulation.streams import Streams
 from tests.support.history import FinalScan, History, Seen, Send
 
 TOPIC = "events"
@@ -31,9 +32,9 @@ REFUSALS = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 class ClientHost:
     """What all clients of a world share."""
 
-    def __init__(self, loop: VirtualLoop, random: Random, history: History) -> None:
+    def __init__(self, loop: VirtualLoop, streams: Streams, history: History) -> None:
         self.loop = loop
-        self.random = random
+        self.streams = streams
         self.history = history
         self._clock = SimulatedClock(loop)
 
@@ -45,24 +46,24 @@ class ClientHost:
             call_timeout_ms=60_000,
             connect_timeout_ms=1_000,
         )
-        return AsyncClient(
-            settings, clock=self._clock, randomness=SeededRandomness(Random(self.random.random()))
-        )
+        randomness = SeededRandomness(self.streams(f"client-{name}/library"))
+        return AsyncClient(settings, clock=self._clock, randomness=randomness)
 
     async def produce(
         self, name: str, partitions: int, settings: ProducerSettings, until: float
     ) -> None:
         """Send bursts of records until the time comes; return when the fate of all is known."""
+        random = self.streams(f"client-{name}")
         client = self.client(name)
         producer = client.producer(settings)
         deliveries: list[asyncio.Future[RecordMetadata]] = []
         number = 0
         while self.loop.time() < until:
-            await asyncio.sleep(self.random.random() * 0.2)
-            for _ in range(self.random.randint(1, 6)):
+            await asyncio.sleep(random.random() * 0.2)
+            for _ in range(random.randint(1, 6)):
                 number += 1
-                partition = TopicPartition(TOPIC, self.random.randrange(partitions))
-                value = self._value(name, number)
+                partition = TopicPartition(TOPIC, random.randrange(partitions))
+                value = _value(random, name, number)
                 send = self.history.begin_send(
                     name,
                     partition,
@@ -79,12 +80,6 @@ class ClientHost:
         if deliveries:
             await asyncio.wait(deliveries)
         await client.close()
-
-    def _value(self, name: str, number: int) -> bytes:
-        text = b"%s-%d" % (name.encode(), number)
-        if self.random.random() < 0.01:
-            return text.ljust(VALUE_BYTES_MAX * 2, b".")  # the broker must refuse it
-        return text.ljust(self.random.choice((20, 20, 200, 2000)), b".")
 
     def _settle(self, send: Send, delivery: "asyncio.Future[RecordMetadata]") -> None:
         failure = delivery.exception()
@@ -149,6 +144,13 @@ class ClientHost:
     async def _end_of(self, client: AsyncClient, partition: TopicPartition) -> int:
         ends = await client.admin.list_offsets({partition: LATEST})
         return ends[partition].offset
+
+
+def _value(random: Random, name: str, number: int) -> bytes:
+    text = b"%s-%d" % (name.encode(), number)
+    if random.random() < 0.01:
+        return text.ljust(VALUE_BYTES_MAX * 2, b".")  # the broker must refuse it
+    return text.ljust(random.choice((20, 20, 200, 2000)), b".")
 
 
 def records_in(batches: bytes) -> Iterator[Seen]:

@@ -30,6 +30,8 @@ from tests.simulation.inodes import (
 )
 from tests.simulation.processes import ProcessDied
 
+UNLIMITED_BYTES = 1 << 40
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
@@ -60,9 +62,10 @@ class Faults:
     """What is wrong with the disk at the moment."""
 
     rules: list[Fault] = field(default_factory=list)
-    capacity_bytes: int = 1 << 40
+    capacity_bytes: int = UNLIMITED_BYTES
+    writes_without_space: int = 0
     reads_wait: bool = False  # nothing is in memory: every read has to wait for the disk
-    lies_below: str | None = None  # syncs of paths that begin so do nothing
+    ignore_syncs_below: str | None = None  # syncs of paths that begin so do nothing
     skipped_sync_sites: set[str] = field(default_factory=set)
 
     def check(self, kind: str, path: str) -> None:
@@ -350,12 +353,13 @@ class SimulatedFileSystem:
 
     def sync_is_honest(self, path: str) -> bool:
         faults = self.faults
-        if faults.lies_below is not None and path.startswith(faults.lies_below):
+        if faults.ignore_syncs_below is not None and path.startswith(faults.ignore_syncs_below):
             return False
         return not (faults.skipped_sync_sites and _calls_through(faults.skipped_sync_sites))
 
     def require_space(self, size: int, path: str) -> None:
-        if self.faults.capacity_bytes < 1 << 40 and size > self.space("/")[1]:
+        if self.faults.capacity_bytes < UNLIMITED_BYTES and size > self.space("/")[1]:
+            self.faults.writes_without_space += 1
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def forget(self, file: SimulatedFile) -> None:

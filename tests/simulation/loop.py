@@ -28,7 +28,7 @@ TICK_SECONDS = 1e-6
 STEPS_MAX = 20_000_000
 
 
-class NothingLeftToHappen(RuntimeError):
+class Deadlock(RuntimeError):
     """No callback is ready and no timer is set: whoever waits would wait for ever."""
 
 
@@ -65,7 +65,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             heapq.heappop(timers)._scheduled = False
         if not ready and not self._stopping:  # type: ignore[attr-defined]  # of the base class
             if not timers:
-                raise NothingLeftToHappen
+                raise Deadlock
             self._now = max(self._now, timers[0]._when)
         while timers and timers[0]._when <= self._now:
             timer = heapq.heappop(timers)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from random import Random
 from typing import Any
 
 from headrace.core.broker_configs import BrokerConfig
@@ -13,6 +12,7 @@ from tests.simulation.lockstep import LockstepExecutor
 from tests.simulation.loop import SeededRandomness, SimulatedClock, VirtualLoop
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.processes import Process, ProcessDied
+from tests.simulation.streams import Streams
 
 DATA_DIRECTORY = "/data"
 PORT = 9092
@@ -26,13 +26,14 @@ class Machine:
         self,
         loop: VirtualLoop,
         network: SimulatedNetwork,
-        random: Random,
+        streams: Streams,
         *,
         settings: Mapping[str, str],
         disk: SimulatedFileSystem | None = None,
     ) -> None:
         self.clock = SimulatedClock(loop)
-        self.random = random
+        self._randomness = SeededRandomness(streams("node-1"))
+        self._worker_delays = streams("disk-1")
         self.disk = disk or new_disk(self.clock.now_ms)
         self._sync_seconds_max = 0.01
         self.node: Node | None = None
@@ -50,7 +51,12 @@ class Machine:
     def is_up(self) -> bool:
         return self.node is not None
 
-    def take_for_a_sync(self, seconds_max: float) -> None:
+    @property
+    def is_down(self) -> bool:
+        """Neither up nor on its way up or down."""
+        return self._process is None
+
+    def set_sync_delay(self, seconds_max: float) -> None:
         """From now on every sync takes up to that long."""
         self._sync_seconds_max = seconds_max
         if self._executor is not None:
@@ -62,7 +68,9 @@ class Machine:
         self.starts += 1
         process = self._process = Process(f"broker-{self.starts}")
         self._crashed = self._loop.create_future()
-        executor = LockstepExecutor(self._loop, self.random, self.disk, self._sync_seconds_max)
+        executor = LockstepExecutor(
+            self._loop, self._worker_delays, self.disk, self._sync_seconds_max
+        )
         self._executor = executor
         starting = self._loop.start(process, self._serve(executor))
         await _first_of(starting, self._crashed)
@@ -76,7 +84,7 @@ class Machine:
             self._config,
             files=self.disk,
             clock=self.clock,
-            randomness=SeededRandomness(self.random),
+            randomness=self._randomness,
             executor=executor,
         )
         await node.start()

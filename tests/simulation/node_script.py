@@ -9,7 +9,6 @@ clients had been promised by then.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from random import Random
 from uuid import UUID
 
 from headrace.client import (
@@ -30,6 +29,7 @@ from tests.simulation.loop import VirtualLoop
 from tests.simulation.machine import Machine
 from tests.simulation.network import Conditions, SimulatedNetwork
 from tests.simulation.processes import Process
+from tests.simulation.streams import Streams
 from tests.support.history import History
 from tests.support.history_checks import check_batches
 
@@ -82,12 +82,14 @@ class Stage:
 
     def __init__(self, seed: int, disk: SimulatedFileSystem | None) -> None:
         self.loop = VirtualLoop()
-        random = Random(seed)
-        network = SimulatedNetwork(self.loop, random, Conditions(delay_seconds_max=0.0001))
+        streams = Streams(seed)
+        network = SimulatedNetwork(
+            self.loop, streams("network"), Conditions(delay_seconds_max=0.0001)
+        )
         settings = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "1"}
-        self.machine = Machine(self.loop, network, random, settings=settings, disk=disk)
-        self.machine.take_for_a_sync(0.001)
-        self.host = ClientHost(self.loop, random, History())
+        self.machine = Machine(self.loop, network, streams, settings=settings, disk=disk)
+        self.machine.set_sync_delay(0.001)
+        self.host = ClientHost(self.loop, streams, History())
 
     def close(self) -> None:
         self.machine.crash(None)

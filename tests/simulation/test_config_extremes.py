@@ -6,7 +6,6 @@ In virtual time: what an idle broker does is counted in steps of its loop, not i
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from random import Random
 
 import pytest
 
@@ -30,6 +29,7 @@ from tests.simulation.loop import VirtualLoop
 from tests.simulation.machine import Machine
 from tests.simulation.network import Conditions, SimulatedNetwork
 from tests.simulation.processes import Process
+from tests.simulation.streams import Streams
 from tests.support.history import History
 
 IDLE_SECONDS = 1.0
@@ -88,10 +88,12 @@ class Stage:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.loop = VirtualLoop()
-        random = Random(1)
-        network = SimulatedNetwork(self.loop, random, Conditions(delay_seconds_max=0.0001))
-        self.machine = Machine(self.loop, network, random, settings=settings)
-        self.host = ClientHost(self.loop, random, History())
+        streams = Streams(1)
+        network = SimulatedNetwork(
+            self.loop, streams("network"), Conditions(delay_seconds_max=0.0001)
+        )
+        self.machine = Machine(self.loop, network, streams, settings=settings)
+        self.host = ClientHost(self.loop, streams, History())
 
     async def idle_steps(self) -> int:
         """How much the broker does while nobody asks for anything."""

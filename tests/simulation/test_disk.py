@@ -178,7 +178,7 @@ def test_a_skipped_sync_site_syncs_nothing_and_the_others_do() -> None:
 
 def test_a_lying_disk_syncs_nothing() -> None:
     disk = disk_with(name_synced=True, content_synced=True)
-    disk.faults.lies_below = "/data"
+    disk.faults.ignore_syncs_below = "/data"
     disk.open("/data/a").append([b"def"])
     disk.open("/data/a").sync()
     assert disk.after_power_cut(LOSE_EVERYTHING).read_file("/data/a") == b"abc"

@@ -11,7 +11,7 @@ from tests.simulation.disk import SimulatedFileSystem
 from tests.simulation.inodes import LOSE_EVERYTHING
 from tests.simulation.lockstep import LockstepExecutor
 from tests.simulation.loop import (
-    NothingLeftToHappen,
+    Deadlock,
     SeededRandomness,
     SimulatedClock,
     SimulatedExecutor,
@@ -124,7 +124,7 @@ def test_timeouts_count_in_virtual_time(loop: VirtualLoop) -> None:
 
 
 def test_waiting_for_what_nobody_will_do_is_an_error(loop: VirtualLoop) -> None:
-    with pytest.raises(NothingLeftToHappen):
+    with pytest.raises(Deadlock):
         loop.run(loop.create_future())
 
 

@@ -66,7 +66,7 @@ def test_a_crash_of_any_other_kind_breaks_no_promise() -> None:
 def test_a_disk_that_does_not_sync_is_found_out(below: str) -> None:
     """Topics or records vanish; at the latest with the power cut within the script itself."""
     script = NodeScript()
-    script.stage.machine.disk.faults.lies_below = below
+    script.stage.machine.disk.faults.ignore_syncs_below = below
     try:
         script.run()
         found = [line for p in script.points[-20:] for line in p.problems_after(LOSE_EVERYTHING)]

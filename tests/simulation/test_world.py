@@ -1,7 +1,8 @@
-"""A whole broker with its clients, under storms drawn from seeds; then its history is judged.
+"""A whole broker with its clients, under faults drawn from seeds; then its history is judged.
 
 `HEADRACE_SEEDS=1000:2000` runs other seeds than the usual ones; a seed that fails is printed
-with the storm it drew and stays here as a case of its own.
+with its plan. `python -m tests.simulation shrink SEED` leaves of the plan what is needed to fail;
+that plan becomes a test here.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
+from random import Random
 from typing import Any
 
 import pytest
@@ -20,7 +22,8 @@ from headrace.core.ids import Offset
 from headrace.log.partition_log import AppendInfo, PartitionLog
 from headrace.log.producer_state import ProducerStates
 from headrace.replication.partition import Partition
-from tests.simulation.world import Storm, World
+from tests.simulation.faults import DRAWN, Entry, FaultPlan, LyingDisk
+from tests.simulation.world import World
 from tests.support.history import Outcome
 from tests.support.history_checks import Violation, check
 
@@ -39,42 +42,37 @@ def violations_in(world: World, *, flushed_before_ack: bool = True) -> list[Viol
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_storm_breaks_a_promise(seed: int) -> None:
+def test_no_faults_break_a_promise(seed: int) -> None:
     world = World(seed)
-    assert violations_in(world) == [], "\n".join(world.events)
-    assert world.history.count(Outcome.OK) > 500, "\n".join(world.events)
+    assert violations_in(world) == [], world
+    assert world.history.count(Outcome.OK) > 500, world
     assert world.machine.starts > 1 or not world.history.crashes
 
 
-def test_the_storms_leave_nothing_out() -> None:
-    """The usual seeds together: sends of every outcome, kills and power cuts, many restarts."""
+def test_the_plans_leave_nothing_out() -> None:
+    """The usual seeds together: sends of every outcome, every fault, kills and power cuts."""
     kinds: set[object] = set()
+    faults: set[str] = set()
     for seed in range(4):
-        history = World(seed).run()
+        world = World(seed)
+        history = world.run()
         kinds |= {send.outcome for send in history.sends}
         kinds |= {crash.power_cut for crash in history.crashes}
+        faults |= {entry.fault.kind for entry in world.plan.entries}
     assert kinds == {*Outcome, True, False}
+    assert faults == set(DRAWN)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_kafkas_own_rule_keeps_its_smaller_promise(seed: int) -> None:
     """`log.flush.policy=os`: a kill loses nothing, a power cut may take what was not flushed."""
     world = World(seed, flush_policy="os")
-    assert violations_in(world, flushed_before_ack=False) == [], "\n".join(world.events)
+    assert violations_in(world, flushed_before_ack=False) == [], world
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_in_calm_weather_everything_is_acknowledged_and_read(seed: int) -> None:
-    calm = Storm(
-        seconds=5,
-        kills=False,
-        power_cuts=False,
-        dropped_connections=False,
-        clean_restarts=False,
-        slow_disk=False,
-        full_disk=False,
-    )
-    world = World(seed, calm)
+    world = World(seed, FaultPlan(seconds=5))
     assert violations_in(world) == []
     assert world.history.count(Outcome.UNKNOWN) == 0
     refused = sum(len(send.value) > 30_000 for send in world.history.sends)
@@ -84,7 +82,7 @@ def test_in_calm_weather_everything_is_acknowledged_and_read(seed: int) -> None:
 
 
 def digest(seed: int) -> str:
-    world = World(seed, Storm(seconds=6))
+    world = World(seed, FaultPlan.drawn(Random(seed), seconds=6))
     history = world.run().encode()
     return hashlib.sha256(history + "\n".join(world.events).encode()).hexdigest()
 
@@ -109,11 +107,11 @@ def test_the_history_does_not_depend_on_the_process() -> None:
     assert result.stdout.strip() == digest_here(3)
 
 
-# Each checker must have failed once: the same storms over a broker that is broken on purpose.
+# Each checker must have failed once: the same faults over a broker that is broken on purpose.
 
 
 def found_by_some_seed(invariants: set[str], build: Callable[[int], World]) -> bool:
-    """Whether one of a few storms shows one of these invariants broken."""
+    """Whether one of a few seeds shows one of these invariants broken."""
     for seed in range(8):
         world = build(seed)
         try:
@@ -126,8 +124,13 @@ def found_by_some_seed(invariants: set[str], build: Callable[[int], World]) -> b
 
 
 def test_a_disk_that_lies_about_syncs_is_found_out() -> None:
-    storm = Storm(lying_disk=True, full_disk=False, clean_restarts=False)
-    assert found_by_some_seed({"I1", "I2", "I3"}, lambda seed: World(seed, storm))
+    lie = Entry(0.0, LyingDisk(1))
+
+    def build(seed: int) -> World:
+        crashes = FaultPlan.drawn(Random(seed), kinds=["kill", "power_cut"], extra=[lie])
+        return World(seed, crashes)
+
+    assert found_by_some_seed({"I1", "I2", "I3"}, build)
 
 
 def test_acknowledging_before_the_flush_is_found_out() -> None:

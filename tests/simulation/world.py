@@ -1,79 +1,85 @@
-"""A broker and its clients in one thread and virtual time, under a storm drawn from a seed.
+"""A broker and its clients in one thread and virtual time, while everything goes wrong.
 
     producers, readers --simulated network--> broker --simulated disk
                     ^                           ^              ^
                  breaks connections       kills, restarts   cuts the power, fills up, slows down
 
-Everything clients did and saw is in `history`; the same seed gives the same history.
+Everything clients did and saw is in `history`; the same seed and plan give the same history.
 """
 
 import asyncio
-from collections.abc import Coroutine
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from random import Random
 from typing import Any
 
 from headrace.client import NewTopic, ProducerSettings
+from headrace.core.errors import HeadraceError
 from tests.simulation.clients import TOPIC, VALUE_BYTES_MAX, ClientHost
-from tests.simulation.inodes import Seeded
+from tests.simulation.disk import UNLIMITED_BYTES
+from tests.simulation.faults import (
+    CleanRestart,
+    DropConnections,
+    Fault,
+    FaultPlan,
+    FullDisk,
+    Kill,
+    LyingDisk,
+    PowerCut,
+    SlowDisk,
+)
+from tests.simulation.inodes import Seeded, Survival
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.machine import DATA_DIRECTORY, Machine
 from tests.simulation.network import Conditions, SimulatedNetwork
 from tests.simulation.processes import Process
+from tests.simulation.streams import Streams
 from tests.support.history import History
 
 IDEMPOTENT = ProducerSettings(acks="all", linger_ms=5, delivery_timeout_ms=20_000)
 IMPATIENT = ProducerSettings(acks="all", linger_ms=5, delivery_timeout_ms=700)
 LEADER_ONLY = ProducerSettings(acks=1, linger_ms=5, delivery_timeout_ms=20_000, in_flight_max=1)
 PLAIN = ProducerSettings(acks="all", idempotence=False, delivery_timeout_ms=20_000, in_flight_max=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Storm:
-    """What may go wrong, and for how long."""
-
-    seconds: float = 15.0
-    kills: bool = True
-    power_cuts: bool = True
-    dropped_connections: bool = True
-    clean_restarts: bool = True
-    slow_disk: bool = True
-    full_disk: bool = True
-    lying_disk: bool = False  # about the topic's data, so that the topic itself survives
+RETRY_SECONDS = 0.5
+START_SECONDS_MAX = 60
 
 
 class World:
-    """One run: build it, `run` it, then judge `history`."""
+    """One run: build it, `run` it, then judge `history`. Without a plan the seed draws one."""
 
     def __init__(
         self,
         seed: int,
-        storm: Storm | None = None,
+        plan: FaultPlan | None = None,
         *,
         partitions: int = 2,
         flush_policy: str = "fsync",
     ) -> None:
-        self.random = Random(seed)
-        self.storm = storm or Storm()
+        self.streams = Streams(seed)
+        self.plan = FaultPlan.drawn(self.streams("faults")) if plan is None else plan
         self.partitions = partitions
         self.history = History()
         self._flushed_before_ack = flush_policy == "fsync"
         self.loop = VirtualLoop()
-        self.network = SimulatedNetwork(self.loop, self.random, Conditions())
+        self.network = SimulatedNetwork(self.loop, self.streams("network"), Conditions())
         self.machine = Machine(
             self.loop,
             self.network,
-            self.random,
+            self.streams,
             settings={
                 "log.flush.policy": flush_policy,
                 "auto.create.topics.enable": "false",
                 "message.max.bytes": str(VALUE_BYTES_MAX + 100_000),
             },
         )
-        if self.storm.lying_disk:
-            self.machine.disk.faults.lies_below = f"{DATA_DIRECTORY}/{TOPIC}-"
-        self.clients = ClientHost(self.loop, self.random, self.history)
+        self.clients = ClientHost(self.loop, self.streams, self.history)
         self.events: list[str] = []
+        self._healed = False
+        self._background: list[asyncio.Task[None]] = []
+
+    def __str__(self) -> str:
+        """What is needed to run it again, and what happened."""
+        happened = "\n".join(self.events)
+        return f"World({self.streams.seed}) with\n{self.plan}\n\nwhat happened:\n{happened}"
 
     def run(self) -> History:
         """The whole story; raises what no client or broker should have let through."""
@@ -89,7 +95,8 @@ class World:
     async def _live(self) -> None:
         assert await self.machine.start()
         await self._in_process("admin", self._create_topic())
-        end = self.loop.time() + self.storm.seconds
+        began = self.loop.time()
+        end = began + self.plan.seconds
         work = [
             self._in_process(name, self.clients.produce(name, self.partitions, settings, end))
             for name, settings in (
@@ -104,16 +111,22 @@ class World:
             "reader", self.partitions, end, reads_are_final=self._flushed_before_ack
         )
         work.append(self._in_process("reader", reading))
-        nemesis = asyncio.get_running_loop().create_task(self._storm(end))
-        await nemesis
+        for entry in self.plan.entries:
+            await self._until(began + entry.at)
+            self._note(str(entry))
+            _APPLY[type(entry.fault)](self, entry.fault)
+        await self._until(end)
         await self._heal()
         await self._in_process("alive", self.clients.prove_alive(self.partitions))
-        for task in work:
+        for task in (*work, *self._background):
             await task
         await self._in_process("scan", self.clients.scan(self.partitions))
 
     def _in_process(self, name: str, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         return self.loop.start(Process(name), work)
+
+    async def _until(self, time: float) -> None:
+        await asyncio.sleep(max(0.0, time - self.loop.time()))
 
     async def _create_topic(self) -> None:
         client = self.clients.client("admin")
@@ -122,82 +135,113 @@ class World:
         await client.admin.create_topics([NewTopic(TOPIC, self.partitions, 1, configs)])
         await client.close()
 
-    # The storm
-
-    async def _storm(self, end: float) -> None:
-        while self.loop.time() < end:
-            await asyncio.sleep(self.random.random() * 1.5)
-            if not self.machine.is_up:
-                await self._restart()
-                continue
-            choices = [name for name in _MISFORTUNES if getattr(self.storm, name)]
-            if not choices:
-                continue
-            name = self.random.choice(choices)
-            self._tell(name)
-            await _MISFORTUNES[name](self)
-
-    async def _restart(self) -> None:
-        self._tell("start")
-        while not await self.machine.start():
-            self._tell("crashed while starting")
-
-    def _tell(self, event: str) -> None:
+    def _note(self, event: str) -> None:
         self.events.append(f"{self.loop.time():.3f} {event}")
 
-    async def _kill(self) -> None:
-        self._crash(power_cut=False)
+    # Faults. Each takes effect at once and sees to its own end.
 
-    async def _cut_power(self) -> None:
-        self._crash(power_cut=True)
+    def _kill(self, fault: Kill) -> None:
+        self._crash(fault, None)
 
-    def _crash(self, *, power_cut: bool) -> None:
-        """At once, or in the middle of one of the next steps on the disk."""
-        survival = Seeded(self.random) if power_cut else None
+    def _cut_power(self, fault: PowerCut) -> None:
+        self._crash(fault, Seeded(Random(fault.survival)))
+
+    def _crash(self, fault: Kill | PowerCut, survival: Survival | None) -> None:
+        """A machine that is down crashes at one of the first steps of its next start."""
+        machine = self.machine
 
         def note() -> None:
-            self.history.crashed(power_cut=power_cut)
-            self._tell("crash")
+            self.history.crashed(power_cut=survival is not None)
+            self._note("crash")
+            self._later(fault.down, self._start(machine))
 
-        if self.random.random() < 0.3:
+        if fault.after:
+            machine.crash_at_operation(fault.after, survival, note)
+        elif not machine.is_down:
             note()
-            self.machine.crash(survival)
-        else:
-            self.machine.crash_at_operation(self.random.randint(1, 60), survival, note)
+            machine.crash(survival)
 
-    async def _drop_connections(self) -> None:
+    def _restart(self, fault: CleanRestart) -> None:
+        async def restart(machine: Machine) -> None:
+            if self._healed or not machine.is_up:
+                return
+            if await self._unless_full(machine, machine.stop()):
+                await asyncio.sleep(fault.down)
+                await self._start(machine)
+
+        self._later(0.0, restart(self.machine))
+
+    async def _start(self, machine: Machine) -> None:
+        """Somebody else may have started it by now; a crash on the way sees to its next start."""
+        if machine.is_down:
+            self._note("start")
+            if not await self._unless_full(machine, machine.start()):
+                self._note("crashed while starting")
+
+    async def _unless_full(self, machine: Machine, step: Awaitable[bool]) -> bool:
+        """Without space a broker need neither come up nor stop well; with space it must."""
+        before = machine.disk.faults.writes_without_space
+        try:
+            return await step
+        except (HeadraceError, OSError) as error:
+            if machine.disk.faults.writes_without_space == before:
+                raise
+            self._note(f"failed: {error}")
+            self.history.crashed(power_cut=False)
+            machine.crash(None)
+            self._later(RETRY_SECONDS, self._start(machine))
+            return False
+
+    def _drop_connections(self, fault: DropConnections) -> None:
+        chance = Random(fault.draw)
         for transport in list(self.network.transports):
-            if self.random.random() < 0.5:
+            if chance.random() < fault.share:
                 self.network.drop(transport)
 
-    async def _clean_restart(self) -> None:
-        if await self.machine.stop():
-            await self._restart()
+    def _slow_down(self, fault: SlowDisk) -> None:
+        self.machine.set_sync_delay(fault.sync_seconds)
 
-    async def _slow_down(self) -> None:
-        self.machine.take_for_a_sync(self.random.choice((0.001, 0.01, 0.2)))
+    def _fill_disk(self, fault: FullDisk) -> None:
+        disk = self.machine.disk.faults
+        used = disk.capacity_bytes - self.machine.disk.space("/")[1]
+        disk.capacity_bytes = used + fault.room_bytes
+        self.loop.call_later(fault.seconds, self._empty_disk)
 
-    async def _fill_disk(self) -> None:
-        faults = self.machine.disk.faults
-        used = faults.capacity_bytes - self.machine.disk.space("/")[1]
-        faults.capacity_bytes = used + self.random.randint(0, 20_000)
-        await asyncio.sleep(self.random.random() * 2)
-        faults.capacity_bytes = 1 << 40
+    def _empty_disk(self) -> None:
+        self.machine.disk.faults.capacity_bytes = UNLIMITED_BYTES
+
+    def _lie(self, _fault: LyingDisk) -> None:
+        self.machine.disk.faults.ignore_syncs_below = f"{DATA_DIRECTORY}/{TOPIC}-"
+
+    def _later(self, seconds: float, work: Coroutine[Any, Any, None]) -> None:
+        """Not in the process in which it was decided, which may be dead by then."""
+
+        async def wait() -> None:
+            await asyncio.sleep(seconds)
+            await work
+
+        context = self.network.context
+        self._background.append(self.loop.create_task(wait(), context=context))
 
     async def _heal(self) -> None:
         """Nothing goes wrong from here on."""
+        self._healed = True
+        self._empty_disk()
         self.machine.disk.observer = lambda _operation: None
-        self.machine.take_for_a_sync(0.001)
-        if not self.machine.is_up:
-            await self._restart()
-        self._tell("healed")
+        self.machine.set_sync_delay(0.001)
+        async with asyncio.timeout(START_SECONDS_MAX):
+            while not self.machine.is_up:
+                await self._start(self.machine)
+                await asyncio.sleep(0.01)
+        self._note("healed")
 
 
-_MISFORTUNES = {
-    "kills": World._kill,
-    "power_cuts": World._cut_power,
-    "dropped_connections": World._drop_connections,
-    "clean_restarts": World._clean_restart,
-    "slow_disk": World._slow_down,
-    "full_disk": World._fill_disk,
+_APPLY: Mapping[type[Fault], Callable[[World, Any], None]] = {
+    Kill: World._kill,
+    PowerCut: World._cut_power,
+    CleanRestart: World._restart,
+    DropConnections: World._drop_connections,
+    SlowDisk: World._slow_down,
+    FullDisk: World._fill_disk,
+    LyingDisk: World._lie,
 }
