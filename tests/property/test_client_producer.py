@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from headrace.client import ProducerSettings, RecordMetadata
 from headrace.client.core.accumulator import RecordAccumulator
-from headrace.client.core.errors import BrokerUnreachable, DeliveryTimedOut
+from headrace.client.core.errors import DeliveryTimedOut
 from headrace.client.core.partition_queue import ProducerIdentity
 from headrace.client.core.planned_produce import PlannedProduce
 from headrace.core.errors import ErrorCode, HeadraceError
+from headrace.network.errors import BrokerUnreachable
 from headrace.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,

@@ -4,17 +4,10 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from headrace.client.core.cluster import Cluster
-from headrace.client.core.operations import (
-    ClientOperation,
-    Effect,
-    SendAll,
-    SendRequest,
-    Session,
-    Sleep,
-    T,
-)
+from headrace.client.core.operations import ClientOperation, Effect, SendAll, Session, Sleep, T
 from headrace.client.core.settings import ClientSettings
 from headrace.core.errors import HeadraceError
+from headrace.network.send_request import SendRequest
 from headrace.protocol.message import Message
 from headrace.protocol.messages.metadata import (
     MetadataResponse,

@@ -23,19 +23,20 @@ from headrace.broker.dispatch import refusal
 from headrace.broker.fetch_rate_limiter import FetchRateLimiter
 from headrace.broker.routes import ROUTES, Handler, Route
 from headrace.client.aio.client import AsyncClient
-from headrace.client.aio.connection import ResponseFuture
-from headrace.client.core.cluster import BrokerAddress
-from headrace.client.core.errors import (
-    BrokerUnreachable,
-    ClientClosed,
-    RequestTimedOut,
-    UnsupportedApi,
-)
-from headrace.client.core.operations import SendRequest
 from headrace.client.core.settings import ClientSettings
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.files import FileRange
 from headrace.core.shared_calls import call_each
+from headrace.network.address import BrokerAddress
+from headrace.network.connection import ResponseFuture
+from headrace.network.errors import (
+    ClientClosed,
+    ConnectFailed,
+    ConnectionLost,
+    RequestTimedOut,
+    UnsupportedApi,
+)
+from headrace.network.send_request import SendRequest, choose_version
 from headrace.protocol.frames import RequestHeader
 from headrace.protocol.message import Message
 from headrace.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
@@ -116,7 +117,7 @@ class InProcessContext(RequestContext):
         """This request alone: clients of a door share its link."""
         self._connection.finished(self)
         if not self.future.done():
-            self.future.set_exception(BrokerUnreachable("the broker could not answer"))
+            self.future.set_exception(ConnectionLost("the broker could not answer"))
 
     def _respond(self, response: Message | None) -> None:
         self._connection.finished(self)
@@ -174,7 +175,7 @@ class InProcessConnection:
         """Start a request in its handler; never waits."""
         future: ResponseFuture = self._loop.create_future()
         if self._closed:
-            future.set_exception(BrokerUnreachable("the way into the broker was closed"))
+            future.set_exception(ConnectFailed("the way into the broker was closed"))
             return future
         try:
             handler, version = _handler(ask)
@@ -322,13 +323,8 @@ def _handler(ask: SendRequest) -> tuple[Handler, int]:
             raise UnsupportedApi(f"the broker does not offer {type(ask.request).__name__}")
         found = _loaded[api_key] = (route, route.load())
     route, handler = found
-    version = min(route.highest_version, schema.highest_version, ask.version_max)
-    if version < max(route.lowest_served, ask.version_min):
-        raise UnsupportedApi(
-            f"the broker offers {route.api_key.name} {route.lowest_version} to "
-            f"{route.highest_version}; this call needs at least {ask.version_min}"
-        )
-    return handler, version
+    served = (route.lowest_served, route.highest_version)
+    return handler, choose_version(ask, served, "the broker")
 
 
 def _partitions_in_files(response: Message | None) -> list[PartitionData]:

@@ -30,7 +30,13 @@ RENAMED = {"doors": "gateway"}
 """Commands by their old names, which are accepted for one release."""
 
 FAILED, UNREACHABLE, LATE, INTERRUPTED = 1, 3, 4, 130
-_UNREACHABLE = ("BrokerUnreachable", "ConnectFailed", "BadFrame", "RequestTimedOut")
+_UNREACHABLE = (
+    "BrokerUnreachable",
+    "ConnectFailed",
+    "ConnectionLost",
+    "BadFrame",
+    "RequestTimedOut",
+)
 
 
 def build(only: str | None = None) -> typer.Typer:

@@ -8,8 +8,9 @@
             for record in reader: ...
 
 `AsyncClient` and what it makes have the same calls to be awaited. The command line, the tests,
-replication and Spark use this room; transactions are not in it yet. Names are loaded when first
-used, so a program that only blocks never imports asyncio's face.
+the gateway and Spark use this package; transactions are not in it yet. What carries the requests
+is `headrace.network`. Names are loaded when first used, so a program that only blocks never
+imports asyncio's face.
 """
 
 from importlib import import_module
@@ -17,17 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.client.core.consumer_settings import ConsumerSettings
 from headrace.client.core.errors import (
-    BrokerUnreachable,
     BufferFull,
     CallTimedOut,
-    ClientClosed,
-    ClientError,
     CommitFailed,
     DeliveryTimedOut,
     GroupInUse,
     NoOffset,
-    RequestTimedOut,
-    UnsupportedApi,
 )
 from headrace.client.core.group_models import (
     CommittedOffset,
@@ -62,15 +58,18 @@ from headrace.client.core.models import (
     TopicDescription,
     at_time,
 )
-from headrace.client.core.settings import (
-    ClientSettings,
-    ProducerSettings,
-    ReaderSettings,
-    SaslSettings,
-    SecuritySettings,
-    TlsSettings,
-)
+from headrace.client.core.settings import ClientSettings, ProducerSettings, ReaderSettings
 from headrace.core.ids import TopicPartition
+from headrace.network.errors import (
+    BrokerUnreachable,
+    ClientClosed,
+    ClientError,
+    ConnectFailed,
+    ConnectionLost,
+    RequestTimedOut,
+    UnsupportedApi,
+)
+from headrace.network.settings import SaslSettings, SecuritySettings, TlsSettings
 from headrace.protocol.records.decode import Record
 
 if TYPE_CHECKING:
@@ -123,6 +122,8 @@ __all__ = [
     "ConfigEntry",
     "ConfigOperation",
     "ConfigResource",
+    "ConnectFailed",
+    "ConnectionLost",
     "Consumer",
     "ConsumerSettings",
     "DeliveryTimedOut",

@@ -201,6 +201,14 @@ RETRIABLE_CODES: Final = frozenset(
 """Codes after which the same request may succeed if sent again (perhaps after new metadata)."""
 
 
+def known_code(code: int) -> ErrorCode:
+    """The code as an enum member; one from a newer broker reads as UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class HeadraceError(Exception):
     """Root of the tree. The message says what happened, the hint what to do about it."""
 

@@ -9,15 +9,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from headrace.client.aio.client import AsyncClient
-from headrace.client.core.errors import ConnectFailed, error_for
+from headrace.client.core.errors import error_for
 from headrace.client.core.lookups import STALE_METADATA, partition_error
 from headrace.client.core.models import ConfigResource, ResourceType
-from headrace.client.core.operations import SHARED_CHANNEL, SendRequest
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
 from headrace.gateway.batches import Batch, BatchEncoder
 from headrace.gateway.topics import Topics
 from headrace.gateway.values import DuplicateWithoutOffset, NotAttempted, TooManyRecords
+from headrace.network.errors import ConnectFailed
+from headrace.network.send_request import SHARED_CHANNEL, SendRequest
 from headrace.protocol.message import Message
 from headrace.protocol.messages.produce import (
     PartitionProduceData,
@@ -91,7 +92,7 @@ class BatchSender:
         self._may_repeat = may_repeat
         self._batches_max = batches_max
         self._channel = channel
-        self._deadline_ms = client.now_ms() + timeout_ms
+        self._deadline_ms = client.requests.now_ms() + timeout_ms
         self._queues: dict[int, list[Batch]] = {}
         self._too_large: list[Batch] = []
         self.done: list[Batch] = []
@@ -106,8 +107,8 @@ class BatchSender:
                 failures = 0
                 continue
             failures += 1
-            delay_ms = self._client.session.backoff.delay_ms(failures)
-            if self._client.now_ms() + delay_ms >= self._deadline_ms:
+            delay_ms = self._client.requests.session.backoff.delay_ms(failures)
+            if self._client.requests.now_ms() + delay_ms >= self._deadline_ms:
                 for error, partition in to_retry:
                     self._stop_at_first(partition, error)
                 continue
@@ -127,7 +128,7 @@ class BatchSender:
             else:
                 by_node.setdefault(node, []).append(batches[0])
         asks = [(self._request(node, batches), batches) for node, batches in by_node.items()]
-        answers = [(self._client.submit(ask), batches) for ask, batches in asks]
+        answers = [(self._client.requests.submit(ask), batches) for ask, batches in asks]
         for answer, batches in answers:
             try:
                 outcome = await answer
@@ -139,8 +140,8 @@ class BatchSender:
         return to_retry
 
     def _request(self, node: NodeId, batches: Sequence[Batch]) -> SendRequest:
-        left_ms = max(int(self._deadline_ms - self._client.now_ms()), 1)
-        topic_id = self._client.session.cluster.topic_id(self._topic)
+        left_ms = max(int(self._deadline_ms - self._client.requests.now_ms()), 1)
+        topic_id = self._client.requests.session.cluster.topic_id(self._topic)
         topic = TopicProduceData(
             name=self._topic,
             topic_id=topic_id,
@@ -196,7 +197,7 @@ class BatchSender:
     ) -> None:
         leader = outcome.current_leader
         if leader.leader_id >= 0:
-            self._client.session.cluster.update_leader(
+            self._client.requests.session.cluster.update_leader(
                 TopicPartition(self._topic, batch.partition),
                 NodeId(leader.leader_id),
                 LeaderEpoch(leader.leader_epoch),

@@ -31,7 +31,7 @@ class GroupOffsets:
         }
         for where in wanted:
             await self._reader.check(where)
-        session = self._client.session
+        session = self._client.requests.session
 
         def attempt() -> ClientOperation[None]:
             failures = yield from commit_offsets(session, group, wanted)
@@ -39,7 +39,7 @@ class GroupOffsets:
                 raise error
 
         try:
-            await self._client.run(retrying(session, attempt))
+            await self._client.requests.run(retrying(session, attempt))
         except HeadraceError as error:
             if error.code in _HAS_MEMBERS:
                 raise GroupNotEmpty(group) from error
@@ -49,7 +49,9 @@ class GroupOffsets:
         self, group: str, partitions: Collection[TopicPartition] | None
     ) -> dict[TopicPartition, CommittedOffset]:
         """What is committed; partitions without an offset are left out."""
-        return await self._client.run(fetch_offsets(self._client.session, group, partitions))
+        return await self._client.requests.run(
+            fetch_offsets(self._client.requests.session, group, partitions)
+        )
 
 
 class GroupNotEmpty(ApiError):

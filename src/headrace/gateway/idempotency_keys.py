@@ -173,7 +173,9 @@ class IdempotencyKeys:
         digest = _digest(name)
         self._pending[digest] = places
         try:
-            identity = await self._client.run(request_producer_identity(self._client.session))
+            identity = await self._client.requests.run(
+                request_producer_identity(self._client.requests.session)
+            )
             now_ms = self._client.clock.now_ms()
             ours = Claim(identity.producer_id, fingerprint, partitions, turn, now_ms, places)
             offset = await self._append(name, ours)

@@ -5,7 +5,6 @@ from typing import Final
 
 from headrace.client.aio.client import AsyncClient
 from headrace.client.core.lookups import partition_error
-from headrace.client.core.operations import SHARED_CHANNEL
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.gateway.batch_sender import BATCHES_REMEMBERED, BatchSender
 from headrace.gateway.batches import NO_PRODUCER, Batch, BatchEncoder, partition_records
@@ -18,6 +17,7 @@ from headrace.gateway.values import (
     Produced,
     TooManyRecords,
 )
+from headrace.network.send_request import SHARED_CHANNEL
 
 _TOPICS_REMEMBERED: Final = 10_000
 _tuple = tuple.__new__
@@ -40,7 +40,7 @@ class GatewayProducer:
         self._round_robin: dict[str, int] = {}
         # Brokers hang up on whoever wants no answers and sends what they refuse; the connection
         # of all others must not be the one.
-        self._unacknowledged_channel = client.new_channel()
+        self._unacknowledged_channel = client.requests.new_channel()
 
     async def produce(
         self,

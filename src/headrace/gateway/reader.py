@@ -11,13 +11,13 @@ from headrace.client.core.errors import error_for
 from headrace.client.core.fetched import whole_batches
 from headrace.client.core.lookups import STALE_METADATA, partition_error
 from headrace.client.core.models import EARLIEST, LATEST, FetchedChunk, OffsetSpec, at_time
-from headrace.client.core.operations import SendRequest
 from headrace.client.core.settings import ReaderSettings
 from headrace.core.errors import ErrorCode, HeadraceError, OffsetOutOfRange
 from headrace.core.ids import NO_TOPIC_ID, NodeId, TopicPartition
 from headrace.gateway.partial_batches import PartialBatchCache
 from headrace.gateway.topics import Topics
 from headrace.gateway.values import ReadResult
+from headrace.network.send_request import SendRequest
 from headrace.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -94,7 +94,7 @@ class GatewayReader:
     ) -> PartitionData:
         """One fetch that worked; leaders that moved are looked for until time is up."""
         timeout_ms = min(_READ_TRIES_MS, self._client.settings.call_timeout_ms)
-        deadline_ms = self._client.now_ms() + timeout_ms
+        deadline_ms = self._client.requests.now_ms() + timeout_ms
         failures = 0
         while True:
             try:
@@ -105,8 +105,8 @@ class GatewayReader:
                 if error.code in STALE_METADATA:
                     self._topics.forget(where.topic)
                 failures += 1
-                delay_ms = self._client.session.backoff.delay_ms(failures)
-                if not error.retriable or self._client.now_ms() + delay_ms >= deadline_ms:
+                delay_ms = self._client.requests.session.backoff.delay_ms(failures)
+                if not error.retriable or self._client.requests.now_ms() + delay_ms >= deadline_ms:
                     raise
                 await asyncio.sleep(delay_ms / 1000)
                 await self.check(where)
@@ -114,7 +114,7 @@ class GatewayReader:
     async def _fetch_once(
         self, where: TopicPartition, offset: int, max_bytes: int, wait_ms: int
     ) -> PartitionData:
-        cluster = self._client.session.cluster
+        cluster = self._client.requests.session.cluster
         node = cluster.leader(where)
         if node is None:
             raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, None, f"partition {where}")
@@ -145,7 +145,11 @@ class GatewayReader:
     async def _send_fetch(
         self, node: NodeId, request: FetchRequest, wait_ms: int, version_max: int
     ) -> FetchResponse:
-        channel = self._idle_channels.pop() if self._idle_channels else self._client.new_channel()
+        channel = (
+            self._idle_channels.pop()
+            if self._idle_channels
+            else self._client.requests.new_channel()
+        )
         ask = SendRequest(
             node,
             request,
@@ -155,10 +159,10 @@ class GatewayReader:
             channel=channel,
         )
         try:
-            response = await self._client.submit(ask)
+            response = await self._client.requests.submit(ask)
         except BaseException:
             # An answer may still come there: nobody else must wait behind it.
-            await self._client.close_channel(channel)
+            await self._client.requests.close_channel(channel)
             raise
         self._idle_channels.append(channel)
         assert isinstance(response, FetchResponse)

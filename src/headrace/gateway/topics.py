@@ -26,7 +26,7 @@ class Topics:
 
     def known(self, topic: str) -> TopicState | None:
         """The topic, if nothing has to be asked."""
-        session = self._client.session
+        session = self._client.requests.session
         cluster = session.cluster
         if cluster.is_stale(topic, session.now_ms(), session.settings.metadata_age_ms_max):
             return None
@@ -37,11 +37,11 @@ class Topics:
         state = self.known(topic)
         if state is not None:
             return state
-        session = self._client.session
+        session = self._client.requests.session
         deadline_ms = session.now_ms() + self._lookup_ms
         pause_ms: float = _FIRST_PAUSE_MS
         while True:
-            await self._client.run(refresh_metadata(session, [topic], create=create))
+            await self._client.requests.run(refresh_metadata(session, [topic], create=create))
             state = session.cluster.topics.get(topic)
             if state is not None:
                 return state
@@ -54,11 +54,11 @@ class Topics:
             pause_ms = min(pause_ms * 2, _LONGEST_PAUSE_MS)
 
     def leader(self, topic: str, partition: int) -> NodeId | None:
-        return self._client.session.cluster.leader(TopicPartition(topic, partition))
+        return self._client.requests.session.cluster.leader(TopicPartition(topic, partition))
 
     def forget(self, topic: str) -> None:
         """Ask again before the next use."""
-        self._client.session.cluster.mark_stale([topic])
+        self._client.requests.session.cluster.mark_stale([topic])
 
 
 def _missing(code: ErrorCode, topic: str) -> Exception:

@@ -82,7 +82,7 @@ class _Fetch:
             self._reader.close()
 
     def _run(self) -> Iterator[Fetched]:
-        heard_ms = self._client.now_ms()
+        heard_ms = self._client.requests.now_ms()
         while self._left:
             try:
                 chunks = self._reader.fetch(min(_QUIET_MS, self._options.poll_timeout_ms))
@@ -93,9 +93,9 @@ class _Fetch:
                 self._topics_gone()
                 continue
             if chunks:
-                heard_ms = self._client.now_ms()
+                heard_ms = self._client.requests.now_ms()
                 yield self._taken(chunks)
-            elif self._client.now_ms() - heard_ms >= self._options.poll_timeout_ms:
+            elif self._client.requests.now_ms() - heard_ms >= self._options.poll_timeout_ms:
                 raise self._timed_out()
             else:
                 self._probe_for_end()
@@ -177,7 +177,9 @@ class _Fetch:
 
     def _topics_gone(self) -> None:
         topics = sorted({partition.topic for partition in self._left})
-        response = self._client.run(refresh_metadata(self._client.session, topics))
+        response = self._client.requests.run(
+            refresh_metadata(self._client.requests.session, topics)
+        )
         there = {
             TopicPartition(topic.name or "", part.partition_index)
             for topic in response.topics

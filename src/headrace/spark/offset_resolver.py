@@ -129,7 +129,7 @@ class OffsetResolver:
     def _partitions(self, client: Client, may_be_gone: Collection[str]) -> list[TopicPartition]:
         wanted = self._options.subscription
         if wanted.pattern is not None:
-            response = client.run(refresh_metadata(client.session, None))
+            response = client.requests.run(refresh_metadata(client.requests.session, None))
             matches = re.compile(wanted.pattern).fullmatch
             topics = [
                 topic
@@ -138,7 +138,7 @@ class OffsetResolver:
             ]
         else:
             names = wanted.topics or tuple({each.topic: None for each in wanted.partitions})
-            response = client.run(refresh_metadata(client.session, names))
+            response = client.requests.run(refresh_metadata(client.requests.session, names))
             topics = [each for each in response.topics if not each.error_code]
             for topic in response.topics:
                 code, name = ErrorCode(topic.error_code), topic.name or ""
@@ -171,7 +171,7 @@ class OffsetResolver:
         topic = self._options.values.dead_letter_topic
         if topic is None:
             return
-        [found] = client.run(refresh_metadata(client.session, (topic,))).topics
+        [found] = client.requests.run(refresh_metadata(client.requests.session, (topic,))).topics
         if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise InvalidConfig(
                 f"deadLetterTopic={topic!r} does not exist: "

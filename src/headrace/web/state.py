@@ -80,7 +80,9 @@ class HttpState:
         self.gateway = gateway
         self.settings = settings
         self.request_counts = RequestCounts()
-        groups = GroupMetrics(lambda: gateway.admin, lambda: gateway.client.now_ms() / 1000)
+        groups = GroupMetrics(
+            lambda: gateway.admin, lambda: gateway.client.requests.now_ms() / 1000
+        )
         self.sources = (*sources, HttpMetrics(self), groups)
         self.is_stopping = False
         self.disconnect_waits: set[asyncio.Future[None]] = set()

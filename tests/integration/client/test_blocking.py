@@ -1,6 +1,8 @@
 """The blocking face: every codec, keys, headers, times, large records, seeks, other clients."""
 
 import pickle
+import socket
+import threading
 import time
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +22,8 @@ from headrace.client import (
     Client,
     ClientClosed,
     ClientSettings,
+    ConnectFailed,
+    ConnectionLost,
     NewTopic,
     ProducerSettings,
     Reader,
@@ -31,6 +35,8 @@ from headrace.client import (
 )
 from headrace.client.core.settings import CodecName
 from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
+from headrace.protocol.frames import decode_request_header, encode_response
+from headrace.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from headrace.protocol.records.decode import iterate_records
 from headrace.protocol.records.encode import encode_batch
 from headrace.protocol.records.header import iterate_headers
@@ -320,6 +326,30 @@ def test_where_nobody_listens_the_address_is_told() -> None:
             client.connect()
         with pytest.raises(CallTimedOut, match=f"127.0.0.1:{port}"):
             client.admin.list_topics()
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_a_lost_request_is_told_from_one_that_was_not_sent(answers: int) -> None:
+    """A peer that hangs up at the first request, or at the one after it."""
+    api = ApiVersion(api_key=3, min_version=0, max_version=13)
+
+    def serve() -> None:
+        peer, _ = server.accept()
+        with peer:
+            for _ in range(answers):
+                header = decode_request_header(peer.recv(65536)[4:])
+                response = ApiVersionsResponse(api_keys=[api])
+                peer.sendall(encode_response(response, header.api_version, header.correlation_id))
+            peer.recv(65536)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = server.getsockname()[1]
+        kind = ConnectionLost if answers else ConnectFailed
+        with Client(f"127.0.0.1:{port}") as client, pytest.raises(kind):
+            client.connect()
+        thread.join()
 
 
 def test_what_is_closed_says_so(client: Client, topic: str) -> None:

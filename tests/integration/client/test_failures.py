@@ -181,7 +181,7 @@ def test_tls_protects_the_connection(broker: HeadraceProcess, tmp_path: Path) ->
         asyncio.run(story(settings, port))
         with Client(settings) as client:
             client.connect()
-            assert client.session.cluster.brokers
+            assert client.requests.session.cluster.brokers
 
 
 def test_a_certificate_that_is_not_trusted_is_refused(

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from headrace.client import ConfigChange, ConfigResource, NewTopic, ResourceType
-from headrace.client.core.operations import SendRequest
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.gateway import (
     Gateway,
@@ -17,6 +16,7 @@ from headrace.gateway import (
     TooManyKeys,
     TooManyRecords,
 )
+from headrace.network.send_request import SendRequest
 from headrace.node.system import RealClock
 from headrace.protocol.messages.fetch import FetchRequest
 from tests.support.brokers import HeadraceProcess
@@ -226,14 +226,14 @@ async def test_after_a_restart_keys_are_known_and_expired_ones_are_not_read(tmp_
                 while three.client.clock.now_ms() <= claimed_ms + 2 * lifetime_ms:
                     await asyncio.sleep(0)
             fetched: list[int] = []
-            submit = three.client.submit
+            submit = three.client.requests.submit
 
             def watched(ask: SendRequest) -> object:
                 if isinstance(ask.request, FetchRequest):
                     fetched.append(ask.request.topics[0].partitions[0].fetch_offset)
                 return submit(ask)
 
-            three.client.submit = watched  # type: ignore[method-assign, assignment]  # a spy
+            three.client.requests.submit = watched  # type: ignore[method-assign, assignment]  # a spy
             await three.produce("orders", RECORDS[:1], key="k0")
             assert min(fetched) == 10
             assert await count(three, "orders") == 11

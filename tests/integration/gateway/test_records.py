@@ -14,10 +14,10 @@ from headrace.client import (
     TopicPartition,
     at_time,
 )
-from headrace.client.core.operations import SendRequest
 from headrace.core.errors import ErrorCode, HeadraceError, OffsetOutOfRange
 from headrace.core.ids import NodeId
 from headrace.gateway import Gateway, OutRecord, Produced
+from headrace.network.send_request import SendRequest
 from headrace.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headrace.protocol.murmur2 import partition_for_key
 from headrace.protocol.records.decode import Record
@@ -55,13 +55,13 @@ async def test_a_refusal_that_nobody_is_told_costs_no_other_client(gateway: Gate
     await create(gateway, "orders")
     await create(gateway, "small", max_message_bytes="100")
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
-    topic_id = gateway.client.session.cluster.topic_id("orders")
+    topic_id = gateway.client.requests.session.cluster.topic_id("orders")
     request = FetchRequest(
         max_wait_ms=60_000,
         min_bytes=1,
         topics=[FetchTopic(topic="orders", topic_id=topic_id, partitions=[part])],
     )
-    waiting = gateway.client.submit(
+    waiting = gateway.client.requests.submit(
         SendRequest(NodeId(0), request, FetchResponse, 60_000, version_max=12)
     )
     await gateway.produce("small", [OutRecord(b"v" * 1000)], acks=0)

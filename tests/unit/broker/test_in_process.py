@@ -21,9 +21,9 @@ from headrace.client import (
     TopicPartition,
     UnsupportedApi,
 )
-from headrace.client.core.operations import SendRequest
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NodeId
+from headrace.network.send_request import SendRequest
 from headrace.protocol.message import Message
 from headrace.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headrace.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -76,7 +76,7 @@ def fetch(topic_id: UUID, wait_ms: int) -> FetchRequest:
 async def waiting_fetch(client: AsyncClient, channel: int) -> "asyncio.Future[Message | None]":
     ids = await client.admin.create_topics([NewTopic("orders", 1)])
     ask = SendRequest(NODE, fetch(ids["orders"], 60_000), FetchResponse, 90_000, channel=channel)
-    answer = client.submit(ask)
+    answer = client.requests.submit(ask)
     await asyncio.sleep(0)
     assert not answer.done()
     return answer
@@ -139,7 +139,7 @@ async def test_a_batch_that_was_handed_over_stays_the_senders(tmp_path: Path) ->
             part = PartitionProduceData(index=0, records=data)
             topic = TopicProduceData(topic_id=ids["orders"], partition_data=[part])
             request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
-            answer = await client.submit(SendRequest(NODE, request, ProduceResponse, 1000))
+            answer = await client.requests.submit(SendRequest(NODE, request, ProduceResponse, 1000))
             assert isinstance(answer, ProduceResponse)
             assert answer.responses[0].partition_responses[0].base_offset == offset
         assert data == before
@@ -155,7 +155,7 @@ async def test_without_acks_nothing_is_awaited_and_a_failure_costs_nobody(tmp_pa
         ask = SendRequest(
             NODE, request, ProduceResponse, 1000, version_max=12, expects_response=False
         )
-        assert await client.submit(ask) is None
+        assert await client.requests.submit(ask) is None
         assert await client.admin.list_topics()
         assert not waiting.done()
         waiting.cancel()
@@ -175,7 +175,7 @@ async def test_a_fault_in_a_handler_costs_its_own_request(tmp_path: Path) -> Non
         waiting = await waiting_fetch(client, channel=0)
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
         with pytest.raises(BrokerUnreachable):
-            await client.submit(SendRequest(NODE, request, OffsetFetchResponse, 1000))
+            await client.requests.submit(SendRequest(NODE, request, OffsetFetchResponse, 1000))
         assert await client.admin.list_topics()
         assert not waiting.done()
         waiting.cancel()
@@ -184,7 +184,7 @@ async def test_a_fault_in_a_handler_costs_its_own_request(tmp_path: Path) -> Non
 async def test_a_long_poll_ends_with_its_channel(tmp_path: Path) -> None:
     async with client_of(tmp_path) as client:
         waiting = await waiting_fetch(client, channel=5)
-        await client.close_channel(5)
+        await client.requests.close_channel(5)
         with pytest.raises(ClientClosed):
             await waiting
 
@@ -192,8 +192,12 @@ async def test_a_long_poll_ends_with_its_channel(tmp_path: Path) -> None:
 async def test_a_late_answer_is_an_error_and_the_link_goes_on(tmp_path: Path) -> None:
     async with client_of(tmp_path) as client:
         ids = await client.admin.create_topics([NewTopic("orders", 1)])
-        late = client.submit(SendRequest(NODE, fetch(ids["orders"], 60_000), FetchResponse, 20))
-        slow = client.submit(SendRequest(NODE, fetch(ids["orders"], 300), FetchResponse, 60_000))
+        late = client.requests.submit(
+            SendRequest(NODE, fetch(ids["orders"], 60_000), FetchResponse, 20)
+        )
+        slow = client.requests.submit(
+            SendRequest(NODE, fetch(ids["orders"], 300), FetchResponse, 60_000)
+        )
         with pytest.raises(RequestTimedOut):
             await late
         assert isinstance(await slow, FetchResponse)
@@ -203,10 +207,12 @@ async def test_an_api_or_version_that_is_not_served_is_named(tmp_path: Path) -> 
     async with client_of(tmp_path) as client:
         markers = WriteTxnMarkersRequest(markers=[])
         with pytest.raises(UnsupportedApi, match="WriteTxnMarkers"):
-            await client.submit(SendRequest(NODE, markers, WriteTxnMarkersResponse, 1000))
+            await client.requests.submit(SendRequest(NODE, markers, WriteTxnMarkersResponse, 1000))
         request = MetadataRequest(topics=[])
-        with pytest.raises(UnsupportedApi, match="needs at least 99"):
-            await client.submit(SendRequest(NODE, request, MetadataResponse, 1000, version_min=99))
+        with pytest.raises(UnsupportedApi, match="needs one of 99"):
+            await client.requests.submit(
+                SendRequest(NODE, request, MetadataResponse, 1000, version_min=99)
+            )
 
 
 async def test_the_version_spoken_is_the_highest_the_call_allows(tmp_path: Path) -> None:
@@ -217,7 +223,7 @@ async def test_the_version_spoken_is_the_highest_the_call_allows(tmp_path: Path)
             ask = SendRequest(
                 NODE, MetadataRequest(topics=None), MetadataResponse, 1000, version_max=version_max
             )
-            answer = await client.submit(ask)
+            answer = await client.requests.submit(ask)
             assert isinstance(answer, MetadataResponse)
             assert bool(answer.topics[0].topic_id.int) is has_id
 
@@ -237,7 +243,7 @@ async def test_what_waits_for_a_request_before_it_is_not_done_after_the_end(
                 request = ProduceRequest(acks=1, timeout_ms=5_000, topic_data=[topic])
                 return SendRequest(NODE, request, ProduceResponse, 5_000, version_max=12)
 
-            answers = [client.submit(ask(*range(8))), client.submit(ask(8))]
+            answers = [client.requests.submit(ask(*range(8))), client.requests.submit(ask(8))]
             await asyncio.sleep(0)
         for answer in answers:
             with pytest.raises(ClientClosed):

@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 from headrace.client import NewTopic
-from headrace.client.core.operations import SendRequest
 from headrace.core.errors import ErrorCode
 from headrace.gateway import OutRecord
+from headrace.network.send_request import SendRequest
 from headrace.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -21,7 +21,7 @@ async def test_a_duplicate_without_an_offset_is_no_success(tmp_path: Path) -> No
         await gateway.admin.create_topics([NewTopic("orders", 1)])
         records = [OutRecord(b"1"), OutRecord(b"2")]
         await gateway.produce("orders", records, key="k")
-        submit = gateway.client.submit
+        submit = gateway.client.requests.submit
 
         def forgetful(ask: SendRequest) -> object:
             """The broker has the batch, and has forgotten where."""
@@ -34,7 +34,7 @@ async def test_a_duplicate_without_an_offset_is_no_success(tmp_path: Path) -> No
             answer.set_result(ProduceResponse(responses=[topic]))
             return answer
 
-        gateway.client.submit = forgetful  # type: ignore[method-assign, assignment]  # a broker's word
+        gateway.client.requests.submit = forgetful  # type: ignore[method-assign, assignment]  # a broker's word
         done = await gateway.produce("orders", records, key="k")
     assert [each.offset for each in done] == [-1, -1]
     assert {each.error.code for each in done if each.error} == {ErrorCode.DUPLICATE_SEQUENCE_NUMBER}

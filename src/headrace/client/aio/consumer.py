@@ -4,8 +4,9 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from headrace.client.aio.cluster_requests import AsyncClusterRequests
 from headrace.client.aio.consumer_engine import ConsumerEngine, OffsetsToCommit
 from headrace.client.core.consumer_settings import ConsumerSettings
 from headrace.client.core.fetched import Wants
@@ -15,9 +16,6 @@ from headrace.client.core.models import OffsetSpec, ReceivedRecord
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.protocol.records.decode import Record
-
-if TYPE_CHECKING:
-    from headrace.client.aio.client import AsyncClient
 
 R = TypeVar("R")
 RebalanceListener = Callable[[list[TopicPartition]], Awaitable[None] | None]
@@ -32,9 +30,14 @@ class AsyncConsumer:
     event loop runs and polls are not further apart than `max_poll_interval_ms`.
     """
 
-    def __init__(self, client: "AsyncClient", settings: ConsumerSettings) -> None:
-        self._client = client
-        self._engine = ConsumerEngine(client, settings)
+    def __init__(
+        self,
+        requests: AsyncClusterRequests,
+        settings: ConsumerSettings,
+        on_close: Callable[["AsyncConsumer"], None],
+    ) -> None:
+        self._on_close = on_close
+        self._engine = ConsumerEngine(requests, settings)
         self._listeners: dict[PartitionsChange, RebalanceListener | None] = {}
         self._is_closed = False
 
@@ -176,7 +179,7 @@ class AsyncConsumer:
             await self._leave("the consumer was closed")
         finally:
             await self._engine.close()
-            self._client.unregister(self)
+            self._on_close(self)
 
     async def _leave(self, reason: str) -> None:
         try:

@@ -8,13 +8,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from headrace.client.aio.cluster_requests import AsyncClusterRequests
 from headrace.client.aio.fetch_sender import EARLY_MS, FetchSender
 from headrace.client.aio.membership import MembershipTask
 from headrace.client.core.consumer_settings import ConsumerSettings
 from headrace.client.core.consumer_state import ConsumerState
-from headrace.client.core.errors import CallTimedOut, ClientClosed, CommitFailed
+from headrace.client.core.errors import CallTimedOut, CommitFailed
 from headrace.client.core.group_models import (
     NO_MEMBER,
     CommittedOffset,
@@ -27,9 +28,7 @@ from headrace.client.core.memberships import make_membership
 from headrace.client.core.offset_operations import fetch_offsets
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import TopicPartition
-
-if TYPE_CHECKING:
-    from headrace.client.aio.client import AsyncClient
+from headrace.network.errors import ClientClosed
 
 R = TypeVar("R")
 OffsetsToCommit = Mapping[TopicPartition, "int | CommittedOffset"]
@@ -51,15 +50,15 @@ _REBALANCE_CODES = frozenset(
 class ConsumerEngine:
     """One consumer on one event loop."""
 
-    def __init__(self, client: "AsyncClient", settings: ConsumerSettings) -> None:
-        self._client = client
+    def __init__(self, requests: AsyncClusterRequests, settings: ConsumerSettings) -> None:
+        self._requests = requests
         self.settings = settings
-        self.membership = make_membership(client.session, settings)
-        self.state = ConsumerState(client.session, settings, client.new_channel())
+        self.membership = make_membership(requests.session, settings)
+        self.state = ConsumerState(requests.session, settings, requests.new_channel())
         self.fetcher = self.state.fetcher
-        self._fetch_sender = FetchSender(client, self.fetcher)
+        self._fetch_sender = FetchSender(requests, self.fetcher)
         self._membership_task = MembershipTask(
-            client, settings.group_id, self.membership, self._fetch_sender.arrived.set
+            requests, settings.group_id, self.membership, self._fetch_sender.arrived.set
         )
         self._is_subscribed = False
         self._is_assigned = False
@@ -77,7 +76,7 @@ class ConsumerEngine:
             raise ValueError("partitions were assigned by hand; unassign them with assign([])")
         self._is_subscribed = True
         self.membership.subscribe(subscription)
-        self.membership.poll_timer.end(self._client.now_ms())
+        self.membership.poll_timer.end(self._requests.now_ms())
         self._membership_task.start()
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
@@ -120,7 +119,7 @@ class ConsumerEngine:
 
     def end_poll(self) -> None:
         """The program is at work."""
-        self.membership.poll_timer.end(self._client.now_ms())
+        self.membership.poll_timer.end(self._requests.now_ms())
 
     @property
     def needs_attention(self) -> bool:
@@ -144,7 +143,7 @@ class ConsumerEngine:
                 self._fetch_sender.send_due()
                 return taken
             self.fetcher.raise_error()
-            now_ms = self._client.now_ms()
+            now_ms = self._requests.now_ms()
             if now_ms + EARLY_MS >= deadline_ms:
                 return None
             retry_ms = self.fetcher.next_retry_ms(now_ms)
@@ -173,7 +172,7 @@ class ConsumerEngine:
 
     def _start_background_work(self) -> None:
         """Everything that goes on beside the records: places, automatic commits, fetches."""
-        now_ms = self._client.now_ms()
+        now_ms = self._requests.now_ms()
         if self._position_update is None and self.state.needs_positions(now_ms):
             self._position_update = self._spawn(self._update_positions())
         if self._committing is None and self.state.is_commit_due(now_ms):
@@ -184,7 +183,7 @@ class ConsumerEngine:
 
     async def _update_positions(self) -> None:
         try:
-            await self._client.run(self.state.update_positions(self._identity_or_no_member()))
+            await self._requests.run(self.state.update_positions(self._identity_or_no_member()))
         except (CallTimedOut, MissingTopic):
             pass
         except HeadraceError as error:
@@ -229,7 +228,7 @@ class ConsumerEngine:
         operation = self.state.commit(
             offsets, self._identity, self._commit_refused, timeout_ms=timeout_ms
         )
-        await self._client.run(operation)
+        await self._requests.run(operation)
 
     def _commit_refused(self, member: GroupIdentity, error: HeadraceError) -> None:
         """A commit failed; that says nothing of a membership that has changed since it was sent."""
@@ -263,17 +262,17 @@ class ConsumerEngine:
         self._check_open()
         wanted = self.fetcher.partitions if partitions is None else list(partitions)
         group = self.settings.group_id
-        return await self._client.run(fetch_offsets(self._client.session, group, wanted))
+        return await self._requests.run(fetch_offsets(self._requests.session, group, wanted))
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record; found out first if need be."""
         cursor = self.fetcher.cursor(partition)
-        deadline_ms = self._client.now_ms() + self._client.settings.call_timeout_ms
+        deadline_ms = self._requests.now_ms() + self._requests.settings.call_timeout_ms
         while cursor.position is None:
             self._check_open()
             self._raise_failure()
             self.fetcher.raise_error()
-            now_ms = self._client.now_ms()
+            now_ms = self._requests.now_ms()
             if now_ms >= deadline_ms:
                 raise CallTimedOut(f"no position for {partition} was found in time")
             self._start_background_work()
@@ -296,7 +295,7 @@ class ConsumerEngine:
         await self._fetch_sender.close()
 
     def now_ms(self) -> float:
-        return self._client.now_ms()
+        return self._requests.now_ms()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)

@@ -3,17 +3,14 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+from headrace.client.aio.cluster_requests import AsyncClusterRequests
 from headrace.client.core.consumer_state import find_topics
 from headrace.client.core.coordinators import send_to_coordinator
 from headrace.client.core.membership import CoordinatorRequest, FindTopics, Membership, WaitUntil
-from headrace.client.core.operations import SHARED_CHANNEL
 from headrace.core.errors import HeadraceError
+from headrace.network.send_request import SHARED_CHANNEL
 from headrace.protocol.message import Message
-
-if TYPE_CHECKING:
-    from headrace.client.aio.client import AsyncClient
 
 # A farewell is worth this much patience: the group will notice our absence anyway.
 _LEAVE_MS = 5_000
@@ -30,16 +27,16 @@ class MembershipTask:
 
     def __init__(
         self,
-        client: "AsyncClient",
+        requests: AsyncClusterRequests,
         group: str,
         membership: Membership,
         on_change: Callable[[], None],
     ) -> None:
-        self._client = client
+        self._requests = requests
         self._group = group
         self._membership = membership
         self._on_change = on_change
-        self._channel = client.new_channel()
+        self._channel = requests.new_channel()
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_stopping = False
@@ -71,7 +68,7 @@ class MembershipTask:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        await self._client.close_channel(self._channel)
+        await self._requests.close_channel(self._channel)
 
     async def leave(self, reason: str) -> None:
         """Tell the group that we go; not being heard is no failure."""
@@ -92,7 +89,7 @@ class MembershipTask:
             self._on_change()
 
     async def _run_once(self) -> None:
-        membership, now_ms = self._membership, self._client.now_ms
+        membership, now_ms = self._membership, self._requests.now_ms
         self._woken.clear()
         action = membership.next_action(now_ms())
         if isinstance(action, CoordinatorRequest):
@@ -104,7 +101,7 @@ class MembershipTask:
             membership.on_response(outcome, now_ms())
         elif isinstance(action, FindTopics):
             try:
-                topics = await self._client.run(find_topics(self._client.session, action))
+                topics = await self._requests.run(find_topics(self._requests.session, action))
             except HeadraceError:
                 membership.topics_found(None, now_ms())
             else:
@@ -113,9 +110,9 @@ class MembershipTask:
             await self._wait(action)
 
     async def _send(self, request: CoordinatorRequest, channel: int) -> Message:
-        return await self._client.run(
+        return await self._requests.run(
             send_to_coordinator(
-                self._client.session,
+                self._requests.session,
                 self._group,
                 request.request,
                 request.response_class,
@@ -127,7 +124,7 @@ class MembershipTask:
 
     async def _wait(self, wait: WaitUntil) -> None:
         self._on_change()
-        left_ms = wait.until_ms - self._client.now_ms()
+        left_ms = wait.until_ms - self._requests.now_ms()
         with suppress(TimeoutError):
             async with asyncio.timeout(None if left_ms == float("inf") else left_ms / 1000):
                 await self._woken.wait()

@@ -1,22 +1,20 @@
 """Send records asynchronously: batched, retried, in order and without duplicates."""
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
 
+from headrace.client.aio.cluster_requests import AsyncClusterRequests
 from headrace.client.aio.sender import ROOM_PER_RECORD, Sender
 from headrace.client.core.accumulator import AppendResult
 from headrace.client.core.arguments import check_record
-from headrace.client.core.errors import ClientClosed
 from headrace.client.core.models import Headers, RecordMetadata
 from headrace.client.core.settings import ProducerSettings
 from headrace.core.errors import HeadraceError
 from headrace.core.files import Buffer
 from headrace.core.ids import TopicPartition
+from headrace.network.errors import ClientClosed
 from headrace.protocol.murmur2 import partition_for_key
-
-if TYPE_CHECKING:
-    from headrace.client.aio.client import AsyncClient
 
 Delivery = asyncio.Future[RecordMetadata]
 
@@ -33,11 +31,16 @@ class AsyncProducer:
     Delivery goes on in the background until `close`, which flushes.
     """
 
-    def __init__(self, client: "AsyncClient", settings: ProducerSettings) -> None:
-        self._client = client
+    def __init__(
+        self,
+        requests: AsyncClusterRequests,
+        settings: ProducerSettings,
+        on_close: Callable[["AsyncProducer"], None],
+    ) -> None:
+        self._on_close = on_close
         self._loop = asyncio.get_running_loop()
-        self._now_ms = client.clock.now_ms
-        self._sender = Sender(client, settings, _complete)
+        self._now_ms = requests.clock.now_ms
+        self._sender = Sender(requests, settings, _complete)
         self._next_partition: dict[str, int] = {}
         self._closed = False
 
@@ -147,7 +150,7 @@ class AsyncProducer:
             await self._sender.flush()
         finally:
             await self._sender.stop()
-            self._client.unregister(self)
+            self._on_close(self)
 
 
 def _complete(delivery: Delivery, outcome: RecordMetadata | HeadraceError) -> None:

@@ -3,19 +3,17 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from headrace.client.aio.cluster_requests import AsyncClusterRequests
 from headrace.client.aio.fetch_sender import EARLY_MS, FetchSender
-from headrace.client.core.errors import ClientClosed
 from headrace.client.core.fetcher import LOOKUP_MS_MIN, Fetcher
 from headrace.client.core.models import FetchedChunk, OffsetSpec, ReceivedRecord
 from headrace.client.core.settings import ReaderSettings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
+from headrace.network.errors import ClientClosed
 from headrace.protocol.records.decode import Record
-
-if TYPE_CHECKING:
-    from headrace.client.aio.client import AsyncClient
 
 R = TypeVar("R")
 _RECORDS_PER_POLL = 500
@@ -27,14 +25,16 @@ class AsyncReader:
 
     def __init__(
         self,
-        client: "AsyncClient",
+        requests: AsyncClusterRequests,
         assignment: Mapping[TopicPartition, int | OffsetSpec],
         settings: ReaderSettings,
+        on_close: Callable[["AsyncReader"], None],
     ) -> None:
-        self._client = client
-        self._fetcher = Fetcher(client.session, settings, client.new_channel())
+        self._on_close = on_close
+        self._requests = requests
+        self._fetcher = Fetcher(requests.session, settings, requests.new_channel())
         self._fetcher.assign(assignment)
-        self._fetch_sender = FetchSender(client, self._fetcher)
+        self._fetch_sender = FetchSender(requests, self._fetcher)
         self._closed = False
 
     async def __aenter__(self) -> "AsyncReader":
@@ -89,7 +89,7 @@ class AsyncReader:
         """The offset of the next record to be returned."""
         cursor = self._fetcher.cursor(partition)
         if cursor.position is None:
-            await self._client.run(self._fetcher.look_up())
+            await self._requests.run(self._fetcher.look_up())
         assert cursor.position is not None
         return cursor.position
 
@@ -118,11 +118,11 @@ class AsyncReader:
     async def close(self) -> None:
         """Stop fetching; answers that still come are dropped."""
         self._closed = True
-        self._client.unregister(self)
+        self._on_close(self)
         await self._fetch_sender.close()
 
     async def _poll(self, timeout_ms: float, take: Callable[[], R]) -> R | None:
-        deadline_ms = self._client.now_ms() + timeout_ms
+        deadline_ms = self._requests.now_ms() + timeout_ms
         while True:
             if self._closed:
                 raise ClientClosed("reader")
@@ -134,7 +134,7 @@ class AsyncReader:
                 self._fetch_sender.send_due()
                 return taken
             self._fetcher.raise_error()
-            now_ms = self._client.now_ms()
+            now_ms = self._requests.now_ms()
             if now_ms + EARLY_MS >= deadline_ms:
                 return None
             await self._fetch_sender.wait(
@@ -142,12 +142,12 @@ class AsyncReader:
             )
 
     async def _look_up(self, deadline_ms: float) -> bool:
-        if not self._fetcher.needs_lookup(self._client.now_ms()):
+        if not self._fetcher.needs_lookup(self._requests.now_ms()):
             return True
-        left_ms = max(deadline_ms - self._client.now_ms(), LOOKUP_MS_MIN)
+        left_ms = max(deadline_ms - self._requests.now_ms(), LOOKUP_MS_MIN)
         try:
             async with asyncio.timeout(left_ms / 1000):
-                await self._client.run(self._fetcher.look_up())
+                await self._requests.run(self._fetcher.look_up())
         except TimeoutError:
             return False
         return True

@@ -10,21 +10,19 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING
 
+from headrace.client.aio.cluster_requests import AsyncClusterRequests
 from headrace.client.core.accumulator import CompletionCallback, RecordAccumulator
-from headrace.client.core.errors import BufferFull, ClientClosed, SenderFailed
+from headrace.client.core.errors import BufferFull, SenderFailed
 from headrace.client.core.lookups import ensure_topics, partition_error
 from headrace.client.core.planned_produce import PlannedProduce
 from headrace.client.core.producer_identity import request_producer_identity
 from headrace.client.core.settings import ProducerSettings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
+from headrace.network.connection import ResponseFuture
+from headrace.network.errors import ClientClosed
 from headrace.protocol.message import Message
-
-if TYPE_CHECKING:
-    from headrace.client.aio.client import AsyncClient
-    from headrace.client.aio.connection import ResponseFuture
 
 logger = logging.getLogger(__name__)
 
@@ -40,20 +38,20 @@ class Sender:
 
     def __init__(
         self,
-        client: "AsyncClient",
+        requests: AsyncClusterRequests,
         settings: ProducerSettings,
         complete: CompletionCallback,
         *,
         lock: AbstractContextManager[object] | None = None,
         on_progress: Callable[[], None] | None = None,
     ) -> None:
-        self._client = client
+        self._requests = requests
         # Held around every use of `sending`, for a face whose threads append to it themselves.
         self._lock = nullcontext() if lock is None else lock
         self._on_progress = on_progress
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self.accumulator = RecordAccumulator(client.session, settings, complete)
+        self.accumulator = RecordAccumulator(requests.session, settings, complete)
         self.partition_counts: dict[str, int] = {}
         self._scheduled: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -70,11 +68,14 @@ class Sender:
 
     async def count_partitions(self, topic: str, partition: int | None) -> int:
         """How many partitions the topic has (it may be auto-created); checks the one given."""
-        state = await self._client.topic(topic, create=True)
+        found = await self._requests.run(
+            ensure_topics(self._requests.session, [topic], create=True)
+        )
+        state = found[topic]
         count = len(state.partitions)
         if partition is not None and not 0 <= partition < count:
             # The next call asks again: partitions may be added.
-            self._client.session.cluster.mark_stale([topic])
+            self._requests.session.cluster.mark_stale([topic])
             raise partition_error(topic, partition, count)
         self.partition_counts[topic] = count
         return count
@@ -159,7 +160,7 @@ class Sender:
             raise
 
     def _drain(self) -> None:
-        accumulator, now_ms = self.accumulator, self._client.now_ms() + _EARLY_MS
+        accumulator, now_ms = self.accumulator, self._requests.now_ms() + _EARLY_MS
         with self._lock:
             accumulator.expire(now_ms)
             needs_identity = accumulator.needs_identity
@@ -171,7 +172,7 @@ class Sender:
         if stale and _is_over(self._lookup):
             self._lookup = self._loop.create_task(self._look_up())
         for call in calls:
-            self._client.submit(call.send).add_done_callback(partial(self._on_response, call))
+            self._requests.submit(call.send).add_done_callback(partial(self._on_response, call))
         self._notify_waiters()
         self._arm(due_ms)
 
@@ -184,8 +185,8 @@ class Sender:
 
     async def _request_identity(self) -> None:
         try:
-            self.accumulator.identity = await self._client.run(
-                request_producer_identity(self._client.session)
+            self.accumulator.identity = await self._requests.run(
+                request_producer_identity(self._requests.session)
             )
         except HeadraceError as error:
             self._fail_all(error)
@@ -193,11 +194,11 @@ class Sender:
 
     async def _look_up(self) -> None:
         """Find leaders anew. Failing, the batches wait on: their delivery timeout decides."""
-        session = self._client.session
+        session = self._requests.session
         stale = self._stale_topics()
         session.cluster.mark_stale(stale)
         try:
-            found = await self._client.run(ensure_topics(session, stale, create=True))
+            found = await self._requests.run(ensure_topics(session, stale, create=True))
         except HeadraceError:
             found = {}
         for topic, state in found.items():
@@ -208,9 +209,9 @@ class Sender:
 
     def _stale_topics(self) -> set[str]:
         with self._lock:
-            return self.accumulator.stale_topics(self._client.now_ms())
+            return self.accumulator.stale_topics(self._requests.now_ms())
 
-    def _on_response(self, call: PlannedProduce, response: "ResponseFuture") -> None:
+    def _on_response(self, call: PlannedProduce, response: ResponseFuture) -> None:
         outcome: Message | HeadraceError | None
         if response.cancelled():
             outcome = ClientClosed("producer")
@@ -221,7 +222,7 @@ class Sender:
                 failure = SenderFailed(f"a request failed: {failure!r}")
             outcome = failure or response.result()
         with self._lock:
-            self.accumulator.on_response(call, outcome, self._client.now_ms())
+            self.accumulator.on_response(call, outcome, self._requests.now_ms())
         self._notify_waiters()
         self.wake_up()
 

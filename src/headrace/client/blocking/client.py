@@ -1,52 +1,35 @@
-"""The client for blocking code: sockets to brokers, metadata, and what is made of them."""
+"""The client for blocking code: requests to a cluster's brokers, and what is made of them."""
 
-import inspect
-import selectors
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import cached_property
-from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-from headrace.client.blocking.connection import BrokerConnection, PendingResponse
+from headrace.client.blocking.cluster_requests import ClusterRequests
 from headrace.client.blocking.reader import Reader
-from headrace.client.core.cluster import BrokerAddress, Cluster, TopicState
+from headrace.client.core.cluster import TopicState
 from headrace.client.core.consumer_settings import ConsumerSettings
-from headrace.client.core.errors import BrokerUnreachable, CallTimedOut, ClientClosed
 from headrace.client.core.lookups import ensure_topics, refresh_metadata
 from headrace.client.core.models import OffsetSpec
-from headrace.client.core.operations import (
-    SHARED_CHANNEL,
-    ClientOperation,
-    Effect,
-    SendAll,
-    SendRequest,
-    Session,
-)
 from headrace.client.core.settings import (
     ClientSettings,
     ProducerSettings,
     ReaderSettings,
     settings_from,
 )
-from headrace.client.system import SystemClock, SystemRandomness, sleep_ms
-from headrace.client.tls import tls_context
-from headrace.core.errors import HeadraceError
-from headrace.core.ids import NodeId, TopicPartition
+from headrace.client.system import SystemClock, SystemRandomness
+from headrace.core.ids import TopicPartition
 from headrace.core.runtime import Clock, Randomness
-from headrace.protocol.message import Message
 
 if TYPE_CHECKING:
     from headrace.client.blocking.admin import Admin
     from headrace.client.blocking.consumer import Consumer
     from headrace.client.blocking.producer import Producer
 
-T = TypeVar("T")
-
 
 class Client:
-    """A connection to a cluster; readers and the admin share its sockets and metadata.
+    """A way to a cluster; readers and the admin share its sockets and metadata.
 
         with Client("localhost:9092") as client:
             client.admin.create_topics([NewTopic("orders", partitions=3)])
@@ -62,20 +45,13 @@ class Client:
         randomness: Randomness | None = None,
     ) -> None:
         self.settings = settings_from(target)
-        self._clock: Clock = SystemClock() if clock is None else clock
-        self._tls = tls_context(self.settings.security)
-        self._connections: dict[tuple[NodeId, int], BrokerConnection] = {}
-        self._channels = count(SHARED_CHANNEL + 1)
+        self.requests = ClusterRequests(
+            self.settings,
+            clock=SystemClock() if clock is None else clock,
+            randomness=SystemRandomness() if randomness is None else randomness,
+        )
         self._owned: list[Producer | Reader | Consumer] = []
         self._closed = False
-        self.now_ms = self._clock.monotonic_ms
-        self.session = Session(
-            settings=self.settings,
-            cluster=Cluster(self.settings.addresses),
-            randomness=SystemRandomness() if randomness is None else randomness,
-            now_ms=self.now_ms,
-            connected=self._connected,
-        )
 
     def __enter__(self) -> "Client":
         return self
@@ -94,7 +70,7 @@ class Client:
         # Not every program needs the admin's dozen messages: they are loaded when it is used.
         from headrace.client.blocking.admin import Admin
 
-        return Admin(self)
+        return Admin(self.requests)
 
     def producer(self, settings: ProducerSettings | None = None) -> "Producer":
         """A producer with connections and a thread of its own; closing it flushes."""
@@ -111,7 +87,7 @@ class Client:
         settings: ReaderSettings | None = None,
     ) -> Reader:
         """A reader of these partitions, each from an offset, an end or a time."""
-        reader = Reader(self, assignment, settings or ReaderSettings())
+        reader = Reader(self.requests, assignment, settings or ReaderSettings())
         self._owned.append(reader)
         return reader
 
@@ -126,11 +102,12 @@ class Client:
 
     def connect(self) -> None:
         """Reach any broker and learn the cluster, in one attempt; calls do it when they need it."""
-        self.run(refresh_metadata(self.session, []))
+        self.requests.run(refresh_metadata(self.requests.session, []))
 
     def topic(self, name: str, *, create: bool = False) -> TopicState:
         """The topic's partitions and leaders; with `create` it may be auto-created."""
-        return self.run(ensure_topics(self.session, [name], create=create))[name]
+        requests = self.requests
+        return requests.run(ensure_topics(requests.session, [name], create=create))[name]
 
     def close(self) -> None:
         """Close producers (flushing), readers, consumers (leaving their groups) and sockets."""
@@ -142,121 +119,4 @@ class Client:
                     stack.callback(part.close)
         finally:
             self._closed = True
-            for connection in self._connections.values():
-                connection.fail(ClientClosed("connection"))
-            self._connections.clear()
-
-    # -- driving the core
-
-    def submit(self, send: SendRequest) -> PendingResponse:
-        """Send one request; requests to one node keep their order."""
-        try:
-            return self._connection(send.node, send.channel).submit(send)
-        except HeadraceError as error:
-            pending = PendingResponse()
-            pending.outcome = error
-            return pending
-
-    def wait(self, wait_ms: float) -> None:
-        """Wait until an answer may have come, at most `wait_ms`; settles tickets."""
-        waiting = [link for link in self._connections.values() if link.is_waiting]
-        if not waiting:
-            sleep_ms(wait_ms)
-            return
-        limit_ms = min(wait_ms, *(link.wait_limit_ms() for link in waiting))
-        if len(waiting) == 1:
-            waiting[0].receive(limit_ms)
-            return
-        with selectors.DefaultSelector() as selector:
-            for connection in waiting:
-                selector.register(connection.socket, selectors.EVENT_READ, connection)
-            for ready, _ in selector.select(limit_ms / 1000):
-                ready.data.receive(0)
-        for connection in waiting:
-            if not connection.is_closed and connection.wait_limit_ms() <= 0:
-                connection.receive(0)
-
-    def run(self, operation: ClientOperation[T], deadline_ms: float = float("inf")) -> T:
-        """Drive a flow of the core to its result, or raise CallTimedOut at the deadline."""
-        result: Any = None
-        error: HeadraceError | None = None
-        try:
-            while True:
-                effect = operation.send(result) if error is None else operation.throw(error)
-                result, error = None, None
-                try:
-                    result = self._perform(effect, deadline_ms)
-                except HeadraceError as failure:
-                    error = failure
-        except StopIteration as stop:
-            value: T = stop.value
-            return value
-        finally:
-            if inspect.getgeneratorstate(operation) == inspect.GEN_SUSPENDED:
-                operation.close()
-
-    def _perform(self, effect: Effect, deadline_ms: float) -> Any:
-        if isinstance(effect, SendRequest):
-            outcome = self._responses([effect], deadline_ms)[0]
-            if isinstance(outcome, HeadraceError):
-                raise outcome
-            return outcome
-        if isinstance(effect, SendAll):
-            return self._responses(effect.requests, deadline_ms)
-        left_ms = deadline_ms - self.now_ms()
-        sleep_ms(min(effect.ms, max(left_ms, 0)))
-        self._check(deadline_ms)
-        return None
-
-    def _responses(
-        self, requests: Sequence[SendRequest], deadline_ms: float
-    ) -> list[Message | HeadraceError | None]:
-        pending = [self.submit(ask) for ask in requests]
-        while any(ticket.outcome is None for ticket in pending):
-            self._check(deadline_ms)
-            self.wait(deadline_ms - self.now_ms())
-        return [ticket.outcome for ticket in pending]
-
-    def _check(self, deadline_ms: float) -> None:
-        if self.now_ms() >= deadline_ms:
-            raise CallTimedOut("the time for this call is up")
-
-    def new_channel(self) -> int:
-        """A number for connections that are not shared with anybody."""
-        return next(self._channels)
-
-    def close_channel(self, channel: int) -> None:
-        """Close the connections of a channel."""
-        for key in [key for key in self._connections if key[1] == channel]:
-            self._connections.pop(key).fail(ClientClosed("connection"))
-
-    def _connection(self, node: NodeId, channel: int) -> BrokerConnection:
-        if self._closed:
-            raise ClientClosed()
-        address = self.session.cluster.address(node)
-        if address is None:
-            raise BrokerUnreachable(f"broker {node} is not in the cluster's metadata")
-        connection = self._connections.get((node, channel))
-        if connection is not None and self._is_usable(connection, address):
-            return connection
-        connection = BrokerConnection(address, self.settings, self._tls, self.now_ms)
-        self._connections[node, channel] = connection
-        return connection
-
-    def _is_usable(self, connection: BrokerConnection, address: BrokerAddress) -> bool:
-        if connection.is_closed:
-            return False
-        if connection.address.is_same_address(address) and (
-            connection.is_waiting
-            or self.now_ms() - connection.last_used_ms < self.settings.connection_idle_ms_max
-        ):
-            return True
-        connection.fail(ClientClosed("connection"))
-        return False
-
-    def _connected(self) -> list[NodeId]:
-        return [
-            node
-            for (node, channel), link in self._connections.items()
-            if channel == SHARED_CHANNEL and not link.is_closed
-        ]
+            self.requests.close()

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from ssl import SSLContext, SSLSocket
 
 from headrace import __version__
-from headrace.client.core.cluster import BrokerAddress
-from headrace.client.core.connection_state import ConnectionPhase, ConnectionState
-from headrace.client.core.errors import BrokerUnreachable, RequestTimedOut
-from headrace.client.core.framing import FrameReader
-from headrace.client.core.operations import SendRequest
-from headrace.client.core.settings import ClientSettings
 from headrace.core.errors import HeadraceError
 from headrace.core.files import Buffer
+from headrace.network.address import BrokerAddress
+from headrace.network.connection_state import ConnectionPhase, ConnectionState
+from headrace.network.errors import ConnectFailed, RequestTimedOut
+from headrace.network.framing import FrameReader
+from headrace.network.send_request import SendRequest
+from headrace.network.settings import ConnectionSettings
 from headrace.protocol.message import Message
 
 _GATHER_MAX = 64
@@ -33,7 +33,7 @@ class BrokerConnection:
     def __init__(
         self,
         address: BrokerAddress,
-        settings: ClientSettings,
+        settings: ConnectionSettings,
         tls: SSLContext | None,
         now_ms: Callable[[], float],
     ) -> None:
@@ -58,7 +58,7 @@ class BrokerConnection:
             return plain if tls is None else tls.wrap_socket(plain, server_hostname=host)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise BrokerUnreachable(
+            raise ConnectFailed(
                 f"cannot connect to {host}:{port}: {reason}",
                 hint="check that a broker listens there and the address is right",
             ) from error
@@ -70,10 +70,7 @@ class BrokerConnection:
         while self._state.phase is ConnectionPhase.OPENING:
             left_ms = deadline_ms - self._now_ms()
             if left_ms <= 0:
-                raise BrokerUnreachable(
-                    f"{self.address} did not say what it speaks in {limit} ms; "
-                    "is that a Kafka listener?"
-                )
+                raise self._state.greeting_error(limit)
             self._receive(left_ms)
 
     @property
@@ -85,7 +82,7 @@ class BrokerConnection:
         return bool(self._state.in_flight)
 
     def submit(self, send: SendRequest) -> PendingResponse:
-        """Send a request; failures are found in the ticket."""
+        """Send a request; failures are found in what is returned."""
         pending = PendingResponse()
         now_ms = self.last_used_ms = self._now_ms()
         try:
@@ -100,7 +97,7 @@ class BrokerConnection:
         return pending
 
     def receive(self, wait_ms: float) -> None:
-        """Read what has arrived, or wait up to `wait_ms` for something; settles tickets."""
+        """Read what has arrived, or wait up to `wait_ms` for something; settles what is pending."""
         try:
             self._receive(wait_ms)
             due_ms = self._state.next_deadline_ms()
@@ -153,4 +150,4 @@ class BrokerConnection:
             pending: PendingResponse = call.waiter
             pending.outcome = response
         elif result is not None:
-            self._write([result], self._settings.request_timeout_ms)
+            self._write([result], self._settings.greeting_timeout_ms)

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 from headrace.client.aio.client import AsyncClient
 from headrace.client.aio.consumer_engine import ConsumerEngine, OffsetsToCommit
 from headrace.client.core.consumer_settings import ConsumerSettings
-from headrace.client.core.errors import ClientClosed
 from headrace.client.core.group_models import CommittedOffset
 from headrace.client.core.membership import PartitionsChange, RebalanceNotice, make_subscription
 from headrace.client.core.models import OffsetSpec, ReceivedRecord
 from headrace.client.core.settings import ClientSettings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
+from headrace.network.errors import ClientClosed
 from headrace.protocol.records.decode import Record
 
 RebalanceListener = Callable[[list[TopicPartition]], None]
@@ -50,7 +50,7 @@ class Consumer:
 
     async def _start(self) -> tuple[AsyncClient, ConsumerEngine]:
         client = AsyncClient(self._client_settings)
-        return client, ConsumerEngine(client, self._settings)
+        return client, ConsumerEngine(client.requests, self._settings)
 
     def __enter__(self) -> "Consumer":
         return self

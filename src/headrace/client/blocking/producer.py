@@ -11,13 +11,14 @@ from headrace.client.aio.client import AsyncClient
 from headrace.client.aio.sender import ROOM_PER_RECORD, Sender
 from headrace.client.core.accumulator import AppendResult
 from headrace.client.core.arguments import check_record
-from headrace.client.core.errors import BufferFull, ClientClosed
+from headrace.client.core.errors import BufferFull
 from headrace.client.core.models import Headers, RecordMetadata
 from headrace.client.core.settings import ClientSettings, ProducerSettings
 from headrace.client.system import SystemClock
 from headrace.core.errors import HeadraceError
 from headrace.core.files import Buffer
 from headrace.core.ids import TopicPartition
+from headrace.network.errors import ClientClosed
 from headrace.protocol.murmur2 import partition_for_key
 
 Delivery = Future[RecordMetadata]
@@ -53,7 +54,11 @@ class Producer:
     async def _start(self) -> tuple[AsyncClient, Sender]:
         client = AsyncClient(self._client_settings)
         sender = Sender(
-            client, self._settings, _complete, lock=self._lock, on_progress=self._notify_room
+            client.requests,
+            self._settings,
+            _complete,
+            lock=self._lock,
+            on_progress=self._notify_room,
         )
         return client, sender
 

@@ -2,20 +2,19 @@
 
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from headrace.client.blocking.cluster_requests import ClusterRequests
 from headrace.client.blocking.connection import PendingResponse
-from headrace.client.core.errors import CallTimedOut, ClientClosed
+from headrace.client.core.errors import CallTimedOut
 from headrace.client.core.fetch_request import PlannedFetch
 from headrace.client.core.fetcher import LOOKUP_MS_MIN, Fetcher
 from headrace.client.core.models import FetchedChunk, OffsetSpec, ReceivedRecord
 from headrace.client.core.settings import ReaderSettings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
+from headrace.network.errors import ClientClosed
 from headrace.protocol.records.decode import Record
-
-if TYPE_CHECKING:
-    from headrace.client.blocking.client import Client
 
 R = TypeVar("R")
 _RECORDS_PER_POLL = 500
@@ -30,12 +29,12 @@ class Reader:
 
     def __init__(
         self,
-        client: "Client",
+        requests: ClusterRequests,
         assignment: Mapping[TopicPartition, int | OffsetSpec],
         settings: ReaderSettings,
     ) -> None:
-        self._client = client
-        self._fetcher = Fetcher(client.session, settings, client.new_channel())
+        self._requests = requests
+        self._fetcher = Fetcher(requests.session, settings, requests.new_channel())
         self._fetcher.assign(assignment)
         self._in_flight: list[tuple[PlannedFetch, PendingResponse]] = []
         self._closed = False
@@ -92,7 +91,7 @@ class Reader:
         """The offset of the next record to be returned."""
         cursor = self._fetcher.cursor(partition)
         if cursor.position is None:
-            self._client.run(self._fetcher.look_up())
+            self._requests.run(self._fetcher.look_up())
         assert cursor.position is not None
         return cursor.position
 
@@ -121,11 +120,11 @@ class Reader:
     def close(self) -> None:
         """Stop reading, and close the sockets that only this reader used."""
         self._closed = True
-        self._client.close_channel(self._fetcher.channel)
+        self._requests.close_channel(self._fetcher.channel)
 
     def _poll(self, timeout_ms: float, take: Callable[[], R]) -> R | None:
-        client, fetcher = self._client, self._fetcher
-        deadline_ms = client.now_ms() + timeout_ms
+        requests, fetcher = self._requests, self._fetcher
+        deadline_ms = requests.now_ms() + timeout_ms
         while True:
             if self._closed:
                 raise ClientClosed("reader")
@@ -137,28 +136,28 @@ class Reader:
                 self._send_due()
                 return taken
             fetcher.raise_error()
-            now_ms = client.now_ms()
+            now_ms = requests.now_ms()
             if now_ms >= deadline_ms:
                 return None
-            client.wait(min(deadline_ms, fetcher.next_retry_ms(now_ms)) - now_ms)
+            requests.wait(min(deadline_ms, fetcher.next_retry_ms(now_ms)) - now_ms)
             self._collect_responses()
 
     def _look_up(self, deadline_ms: float) -> bool:
-        now_ms = self._client.now_ms()
+        now_ms = self._requests.now_ms()
         if not self._fetcher.needs_lookup(now_ms):
             return True
         end_ms = max(deadline_ms, now_ms + LOOKUP_MS_MIN)
         try:
-            self._client.run(self._fetcher.look_up(), end_ms)
+            self._requests.run(self._fetcher.look_up(), end_ms)
         except CallTimedOut:
-            if self._client.now_ms() >= end_ms:
+            if self._requests.now_ms() >= end_ms:
                 return False
             raise
         return True
 
     def _send_due(self) -> None:
-        for call in self._fetcher.plan(self._client.now_ms()):
-            self._in_flight.append((call, self._client.submit(call.send)))
+        for call in self._fetcher.plan(self._requests.now_ms()):
+            self._in_flight.append((call, self._requests.submit(call.send)))
         self._collect_responses()
 
     def _collect_responses(self) -> None:
@@ -167,5 +166,5 @@ class Reader:
             if pending.outcome is None:
                 waiting.append((call, pending))
             else:
-                self._fetcher.on_response(call, pending.outcome, self._client.now_ms())
+                self._fetcher.on_response(call, pending.outcome, self._requests.now_ms())
         self._in_flight = waiting

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from headrace.client.core.coordinators import per_group, send_to_coordinator
-from headrace.client.core.errors import GroupInUse, UnsupportedApi, error_for, raise_for
+from headrace.client.core.errors import GroupInUse, error_for, raise_for
 from headrace.client.core.group_descriptions import describe_classic, describe_consumer
 from headrace.client.core.group_models import (
     CommittedOffset,
@@ -14,9 +14,11 @@ from headrace.client.core.group_models import (
 from headrace.client.core.lookups import MissingTopic, refresh_metadata
 from headrace.client.core.member_metadata import by_topic
 from headrace.client.core.offset_operations import commit_offsets
-from headrace.client.core.operations import ClientOperation, SendAll, SendRequest, Session, retrying
+from headrace.client.core.operations import ClientOperation, SendAll, Session, retrying
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import NodeId, TopicPartition
+from headrace.network.errors import UnsupportedApi
+from headrace.network.send_request import SendRequest
 from headrace.protocol.message import Message
 from headrace.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

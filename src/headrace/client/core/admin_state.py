@@ -16,7 +16,6 @@ from headrace.client.core.models import (
 from headrace.client.core.operations import (
     ClientOperation,
     SendAll,
-    SendRequest,
     Session,
     retrying,
     send_to,
@@ -24,6 +23,7 @@ from headrace.client.core.operations import (
 )
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import NodeId, TopicPartition
+from headrace.network.send_request import SendRequest
 from headrace.protocol.message import Message
 from headrace.protocol.messages.delete_records import (
     DeleteRecordsPartition,

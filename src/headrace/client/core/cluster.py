@@ -9,30 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from headrace.client.core.errors import known_code
-from headrace.core.errors import ErrorCode
+from headrace.core.errors import ErrorCode, known_code
 from headrace.core.ids import NO_EPOCH, NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
+from headrace.network.address import BrokerAddress
 from headrace.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 NO_LEADER = NodeId(-1)
 _FIRST_BOOTSTRAP = -2
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
-    """One broker as clients reach it. Bootstrap servers have ids of -2 and below."""
-
-    node_id: NodeId
-    host: str
-    port: int
-    rack: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    def is_same_address(self, other: "BrokerAddress") -> bool:
-        """Whether a connection to one is a connection to the other."""
-        return (self.host, self.port) == (other.host, other.port)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,20 @@ Who it was last time is remembered until it says it is not, or cannot be reached
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
-from headrace.client.core.cluster import BrokerAddress
-from headrace.client.core.errors import BrokerUnreachable, RequestTimedOut, error_for
+from headrace.client.core.errors import error_for
 from headrace.client.core.operations import (
-    SHARED_CHANNEL,
     ClientOperation,
     R,
     SendAll,
-    SendRequest,
     Session,
     retrying,
     send_to_any,
 )
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import NodeId
+from headrace.network.address import BrokerAddress
+from headrace.network.errors import BrokerUnreachable, RequestTimedOut
+from headrace.network.send_request import SHARED_CHANNEL, SendRequest
 from headrace.protocol.message import Message
 from headrace.protocol.messages.find_coordinator import (
     Coordinator,

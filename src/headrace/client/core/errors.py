@@ -1,53 +1,19 @@
-"""What can go wrong on the client's side of the wire.
+"""What can go wrong in a call of the client, above the connections that it uses.
 
-    HeadraceError
-      ClientError
-        BrokerUnreachable        no connection, or it broke; the text has the address and reason
-          BrokerNotReached       no connection was made: nothing was sent
-        RequestTimedOut          one answer took too long
-        UnsupportedApi           the broker lacks an API or a version that the call needs
-        ClientClosed             used after close()
-        FinalError               not to be retried, whatever its code
-          CallTimedOut           a whole call with its retries took too long
-          DeliveryTimedOut       records not acknowledged within delivery_timeout_ms
-          BufferFull             send() waited block_ms_max for room
-          CommitFailed           the group has moved on without this member
-          NoOffset               nothing committed, and offset_reset is "none"
-          BadFrame               the other side does not speak this protocol
+    FinalError (headrace.network.errors: not to be retried, whatever its code)
+      CallTimedOut           a whole call with its retries took too long
+      DeliveryTimedOut       records not acknowledged within delivery_timeout_ms
+      SenderFailed           a fault in the producer itself
+      BufferFull             send() waited block_ms_max for room
+      CommitFailed           the group has moved on without this member
+      NoOffset               nothing committed, and offset_reset is "none"
 
 Errors that a broker reports are `ApiError`s with the broker's own code; `GroupInUse` is the one
 that says in plain words why the offsets of a group stay where they are.
 """
 
-from headrace.core.errors import ApiError, ErrorCode, HeadraceError
-
-
-class ClientError(HeadraceError):
-    """A failure seen by the client itself, not reported by a broker."""
-
-
-class BrokerUnreachable(ClientError):
-    """No connection to a broker could be made, or it was lost with requests unanswered."""
-
-    code = ErrorCode.NETWORK_EXCEPTION
-
-
-class ConnectFailed(BrokerUnreachable):
-    """No connection could be made, so the request was never sent."""
-
-
-class RequestTimedOut(ClientError):
-    """No answer in time; whether the request took effect is not known."""
-
-    code = ErrorCode.REQUEST_TIMED_OUT
-
-
-class FinalError(ClientError):
-    """A failure after which the client has already done all the retrying there was time for."""
-
-    @property
-    def retriable(self) -> bool:
-        return False
+from headrace.core.errors import ApiError, ErrorCode, known_code
+from headrace.network.errors import FinalError
 
 
 class CallTimedOut(FinalError):
@@ -92,31 +58,6 @@ class NoOffset(FinalError):
     default_hint = "seek(), commit an offset first, or set offset_reset to 'earliest' or 'latest'"
 
 
-class BadFrame(FinalError):
-    """The peer sent a length that no broker sends."""
-
-    code = ErrorCode.NETWORK_EXCEPTION
-
-    def __init__(self, length: int, limit: int) -> None:
-        super().__init__(
-            f"received a frame length of {length} bytes (limit {limit}); the other side is no "
-            "Kafka listener, or expects TLS: check the address and the security settings"
-        )
-
-
-class UnsupportedApi(ClientError):
-    """The broker does not offer the API, or none of the versions the call can use."""
-
-    code = ErrorCode.UNSUPPORTED_VERSION
-
-
-class ClientClosed(ClientError):
-    """The client, producer or reader was already closed."""
-
-    def __init__(self, what: str = "client") -> None:
-        super().__init__(f"this {what} is closed; open a new one")
-
-
 class GroupInUse(ApiError):
     """Members are reading: their offsets are theirs to move."""
 
@@ -142,11 +83,3 @@ def error_for(code: int, message: str | None, what: str) -> ApiError:
     # Brokers that say nothing themselves, as in answers of metadata, leave people guessing.
     hint = _HINTS.get(known) if message is None else None
     return ApiError(known, f"{what}: {detail}", hint=hint)
-
-
-def known_code(code: int) -> ErrorCode:
-    """The code as an enum member; one from a newer broker reads as UNKNOWN_SERVER_ERROR."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -6,9 +6,9 @@ from uuid import UUID
 
 from headrace.client.core.fetch_session import SessionRequest
 from headrace.client.core.fetched import Cursor
-from headrace.client.core.operations import SendRequest
 from headrace.client.core.settings import ReaderSettings
 from headrace.core.ids import TopicPartition
+from headrace.network.send_request import SendRequest
 from headrace.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 

@@ -8,7 +8,6 @@ last are still being read. A face calls `plan` for requests, `answered` with the
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from headrace.client.core.cluster import BrokerAddress
 from headrace.client.core.errors import error_for
 from headrace.client.core.fetch_request import PlannedFetch, fetch_request
 from headrace.client.core.fetch_session import SESSION_ERRORS, FetchSession, SessionRequest
@@ -21,10 +20,12 @@ from headrace.client.core.models import (
     OffsetSpec,
     ReceivedRecord,
 )
-from headrace.client.core.operations import ClientOperation, SendRequest, Session, retrying
+from headrace.client.core.operations import ClientOperation, Session, retrying
 from headrace.client.core.settings import ReaderSettings
 from headrace.core.errors import ErrorCode, HeadraceError, OffsetOutOfRange
 from headrace.core.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
+from headrace.network.address import BrokerAddress
+from headrace.network.send_request import SendRequest
 from headrace.protocol.message import Message
 from headrace.protocol.messages.fetch import FetchPartition, FetchResponse, PartitionData
 from headrace.protocol.records.decode import Record

@@ -17,9 +17,10 @@ from headrace.client.core.group_models import (
 from headrace.client.core.lookups import refresh_metadata
 from headrace.client.core.member_metadata import by_topic
 from headrace.client.core.offset_operations import fetch_all_offsets
-from headrace.client.core.operations import ClientOperation, SendAll, SendRequest, Session, Sleep
+from headrace.client.core.operations import ClientOperation, SendAll, Session, Sleep
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import NodeId, TopicPartition
+from headrace.network.send_request import SendRequest
 from headrace.protocol.message import Message
 from headrace.protocol.messages.list_offsets import (
     ListOffsetsPartition,

@@ -7,16 +7,10 @@ from uuid import UUID
 from headrace.client.core.cluster import TopicState
 from headrace.client.core.errors import error_for, raise_for
 from headrace.client.core.models import ListedOffset, OffsetSpec
-from headrace.client.core.operations import (
-    ClientOperation,
-    SendAll,
-    SendRequest,
-    Session,
-    retrying,
-    send_to_any,
-)
+from headrace.client.core.operations import ClientOperation, SendAll, Session, retrying, send_to_any
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import NodeId, TopicPartition
+from headrace.network.send_request import SendRequest
 from headrace.protocol.message import Message
 from headrace.protocol.messages.list_offsets import (
     ListOffsetsPartition,

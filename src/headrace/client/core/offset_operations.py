@@ -5,9 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 from headrace.client.core.coordinators import note_code, per_group, send_to_coordinator
 from headrace.client.core.errors import error_for
 from headrace.client.core.group_models import NO_MEMBER, CommittedOffset, GroupIdentity
-from headrace.client.core.operations import ClientOperation, SendRequest, Session, retrying
+from headrace.client.core.operations import ClientOperation, Session, retrying
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import NodeId, TopicPartition
+from headrace.network.send_request import SendRequest
 from headrace.protocol.message import Message
 from headrace.protocol.messages.offset_commit import (
     OffsetCommitRequest,

@@ -15,37 +15,22 @@ from typing import Any, TypeVar
 
 from headrace.client.core.backoff import Backoff
 from headrace.client.core.cluster import Cluster
-from headrace.client.core.errors import BrokerUnreachable, CallTimedOut, RequestTimedOut
+from headrace.client.core.errors import CallTimedOut
 from headrace.client.core.settings import ClientSettings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import NodeId
 from headrace.core.runtime import Randomness
+from headrace.network.errors import (
+    BrokerUnreachable,
+    ConnectFailed,
+    ConnectionLost,
+    RequestTimedOut,
+)
+from headrace.network.send_request import SendRequest
 from headrace.protocol.message import Message
-
-SHARED_CHANNEL = 0
 
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class SendRequest:
-    """Send a request to a node and hand back its answer.
-
-    `version_min` and `version_max` narrow the negotiated version where a call needs a field
-    that older versions lack, or must not use a newer one. Requests of one `channel` share a
-    connection and are answered in order; a reader has its own, or everything else would wait
-    behind its long polls.
-    """
-
-    node: NodeId
-    request: Message
-    response_class: type[Message]
-    timeout_ms: float
-    version_min: int = 0
-    version_max: int = 1000
-    expects_response: bool = True
-    channel: int = SHARED_CHANNEL
 
 
 @dataclass(slots=True)
@@ -105,15 +90,18 @@ def send_to_any(
     session: Session, request: Message, response_class: type[R], *, version_min: int = 0
 ) -> ClientOperation[R]:
     """One request to whichever node answers, connected ones first."""
-    reasons: list[str] = []
+    failures: list[HeadraceError] = []
     for node in session.cluster.candidates(session.connected()):
         try:
             return (
                 yield from send_to(session, node, request, response_class, version_min=version_min)
             )
         except (BrokerUnreachable, RequestTimedOut) as error:
-            reasons.append(str(error))
-    raise BrokerUnreachable("no broker reached: " + "; ".join(dict.fromkeys(reasons)))
+            failures.append(error)
+    reasons = "; ".join(dict.fromkeys(map(str, failures)))
+    was_sent = any(not isinstance(each, ConnectFailed) for each in failures)
+    kind = ConnectionLost if was_sent else ConnectFailed
+    raise kind(f"no broker reached: {reasons}")
 
 
 def retrying(

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from headrace.client.core.batches import ProducerBatch
-from headrace.client.core.cluster import BrokerAddress
-from headrace.client.core.operations import SendRequest, Session
+from headrace.client.core.operations import Session
 from headrace.core.ids import NO_TOPIC_ID, NodeId, TopicPartition
+from headrace.network.address import BrokerAddress
+from headrace.network.send_request import SendRequest
 from headrace.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,

@@ -1,11 +1,11 @@
 """What a user can set, as frozen values that pickle (Spark ships them to its executors)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
-from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.errors import InvalidConfig as InvalidSetting
+from headrace.network.settings import ConnectionSettings, SecuritySettings
 
 Acks = Literal["all", 0, 1, -1]
 CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -13,51 +13,6 @@ Isolation = Literal["read_uncommitted", "read_committed"]
 OffsetReset = Literal["error", "earliest", "latest"]
 
 DEFAULT_PORT = 9092
-
-
-@dataclass(frozen=True, slots=True)
-class TlsSettings:
-    """Files and names for a TLS connection; the context itself is made where it is used.
-
-    `ca_file` None trusts the system's certificates. `certificate_file` and `key_file` are for
-    brokers that ask clients for a certificate.
-    """
-
-    ca_file: str | None = None
-    certificate_file: str | None = None
-    key_file: str | None = None
-    key_password: str | None = field(default=None, repr=False)
-    check_hostname: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class SaslSettings:
-    """Who we are; kept apart from TLS because either may be used without the other."""
-
-    mechanism: str
-    username: str
-    password: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class SecuritySettings:
-    """How connections are protected. SASL is not spoken yet and is refused by name."""
-
-    tls: TlsSettings | None = None
-    sasl: SaslSettings | None = None
-
-    def __post_init__(self) -> None:
-        if self.sasl is not None:
-            raise UnsupportedSecurity(
-                f"SASL ({self.sasl.mechanism}) is not supported by this client yet; "
-                "connect to a listener without SASL (PLAINTEXT or SSL)"
-            )
-
-
-class UnsupportedSecurity(HeadraceError):
-    """The settings ask for a mechanism that this client does not speak."""
-
-    code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +50,16 @@ class ClientSettings:
         at_least(0, self, "retry_backoff_ms", "retry_backoff_ms_max")
 
     @property
-    def greeting_timeout_ms(self) -> int:
-        """How long a new connection may take to say what it speaks."""
-        return min(self.connect_timeout_ms, self.request_timeout_ms)
+    def connection(self) -> ConnectionSettings:
+        """What a connection needs of these."""
+        return ConnectionSettings(
+            client_id=self.client_id,
+            connect_timeout_ms=self.connect_timeout_ms,
+            greeting_timeout_ms=min(self.connect_timeout_ms, self.request_timeout_ms),
+            connection_idle_ms_max=self.connection_idle_ms_max,
+            response_bytes_max=self.response_bytes_max,
+            security=self.security,
+        )
 
     @property
     def addresses(self) -> list[tuple[str, int]]:

@@ -2,15 +2,23 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
-from headrace.client import AsyncClient, BrokerUnreachable, CallTimedOut, ClientClosed
+from headrace.client import (
+    AsyncClient,
+    BrokerUnreachable,
+    CallTimedOut,
+    ClientClosed,
+    ConnectFailed,
+    ConnectionLost,
+)
 from headrace.client import ClientSettings as Settings
-from headrace.client.core.errors import BadFrame, RequestTimedOut
-from headrace.client.core.operations import SendRequest
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NodeId
+from headrace.network.errors import BadFrame, RequestTimedOut
+from headrace.network.send_request import SendRequest
 from headrace.protocol.message import Message
 from headrace.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -82,7 +90,7 @@ def test_nobody_waits_longer_because_of_a_patient_request_before_it(
 
             def asked(timeout_ms: int) -> "asyncio.Future[Message | None]":
                 request = DescribeClusterRequest(include_cluster_authorized_operations=False)
-                return client.submit(
+                return client.requests.submit(
                     SendRequest(NodeId(0), request, DescribeClusterResponse, timeout_ms)
                 )
 
@@ -144,6 +152,57 @@ def test_something_that_is_no_broker_is_told_apart(run: Run, loop: VirtualLoop) 
         async with AsyncClient("broker:9092") as client:
             with pytest.raises(BadFrame, match="no Kafka listener, or expects TLS"):
                 await client.admin.describe_cluster()
+
+    run(story())
+
+
+class HangUp(asyncio.Protocol):
+    """Accepts, and closes at the first bytes, as a proxy whose broker is down."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:  # noqa: ARG002 - asyncio's signature
+        self.transport.close()
+
+
+def test_a_request_that_waited_for_a_connection_was_not_sent_when_that_fails(
+    run: Run, loop: VirtualLoop
+) -> None:
+    async def story() -> None:
+        await loop.create_server(HangUp, "broker", 9092)
+        await loop.create_server(asyncio.Protocol, "broker", 9093)
+        for server in ("broker:9092", "broker:9093", "broker:9999"):
+            async with AsyncClient(Settings(server, request_timeout_ms=2000)) as client:
+                with pytest.raises(ConnectFailed):
+                    await client.connect()
+
+    run(story())
+
+
+def test_a_request_whose_connection_breaks_after_it_may_have_arrived(run: Run) -> None:
+    async def story() -> None:
+        broker = await started()
+        broker.on(DescribeClusterRequest, lambda _: HANG_UP)
+        async with AsyncClient("broker:9092") as client:
+            await client.connect()
+            request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+            send = SendRequest(NodeId(0), request, DescribeClusterResponse, 1000)
+            with pytest.raises(ConnectionLost):
+                await client.requests.submit(send)
+
+    run(story())
+
+
+def test_a_broker_that_metadata_does_not_name_is_sent_nothing(run: Run) -> None:
+    async def story() -> None:
+        await started()
+        async with AsyncClient("broker:9092") as client:
+            request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+            with pytest.raises(ConnectFailed, match="broker 7 is not in"):
+                await client.requests.submit(
+                    SendRequest(NodeId(7), request, DescribeClusterResponse, 1000)
+                )
 
     run(story())
 

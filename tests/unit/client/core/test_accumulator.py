@@ -7,12 +7,13 @@ import pytest
 
 from headrace.client import ProducerSettings, RecordMetadata
 from headrace.client.core.accumulator import AppendResult, RecordAccumulator
-from headrace.client.core.errors import BrokerUnreachable, DeliveryTimedOut
+from headrace.client.core.errors import DeliveryTimedOut
 from headrace.client.core.operations import Session
 from headrace.client.core.partition_queue import NO_IDENTITY, ProducerIdentity
 from headrace.client.core.planned_produce import PlannedProduce
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import NO_TOPIC_ID, TopicPartition
+from headrace.network.errors import BrokerUnreachable
 from headrace.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,

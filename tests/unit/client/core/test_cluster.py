@@ -2,9 +2,10 @@
 
 from uuid import UUID
 
-from headrace.client.core.cluster import BrokerAddress, Cluster
+from headrace.client.core.cluster import Cluster
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import LeaderEpoch, NodeId, TopicPartition
+from headrace.network.address import BrokerAddress
 from tests.support.client_core import metadata
 
 T0 = TopicPartition("t", 0)

@@ -6,21 +6,15 @@ import pytest
 
 from headrace.client.core.consumer_settings import ConsumerReset, ConsumerSettings
 from headrace.client.core.consumer_state import ConsumerState, find_topics
-from headrace.client.core.errors import BrokerUnreachable, CommitFailed, NoOffset
+from headrace.client.core.errors import CommitFailed, NoOffset
 from headrace.client.core.group_models import NO_MEMBER, CommittedOffset, GroupIdentity
 from headrace.client.core.lookups import MissingTopic
 from headrace.client.core.membership import FindTopics
-from headrace.client.core.operations import (
-    ClientOperation,
-    Effect,
-    SendAll,
-    SendRequest,
-    Session,
-    Sleep,
-    T,
-)
+from headrace.client.core.operations import ClientOperation, Effect, SendAll, Session, Sleep, T
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import TopicPartition
+from headrace.network.errors import BrokerUnreachable
+from headrace.network.send_request import SendRequest
 from headrace.protocol.message import Message
 from headrace.protocol.messages.find_coordinator import (
     Coordinator,

@@ -6,7 +6,6 @@ from uuid import UUID
 import pytest
 
 from headrace.client import EARLIEST, LATEST, OffsetSpec, ReaderSettings, at_time
-from headrace.client.core.errors import BrokerUnreachable
 from headrace.client.core.fetch_request import PlannedFetch
 from headrace.client.core.fetched import whole_batches
 from headrace.client.core.fetcher import Fetcher
@@ -17,6 +16,7 @@ from headrace.core.errors import (
     OffsetOutOfRange,
 )
 from headrace.core.ids import NO_TOPIC_ID, TopicPartition
+from headrace.network.errors import BrokerUnreachable
 from headrace.protocol.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,

@@ -10,22 +10,16 @@ from headrace.client.core.admin_groups import (
     describe_groups,
     list_groups,
 )
-from headrace.client.core.errors import BrokerUnreachable, GroupInUse, UnsupportedApi
+from headrace.client.core.errors import GroupInUse
 from headrace.client.core.group_lag import group_lags
 from headrace.client.core.group_models import CommittedOffset, ShiftBy
 from headrace.client.core.group_reset import Target, plan_offsets
 from headrace.client.core.models import EARLIEST, LATEST, at_time
-from headrace.client.core.operations import (
-    ClientOperation,
-    Effect,
-    SendAll,
-    SendRequest,
-    Session,
-    Sleep,
-    T,
-)
+from headrace.client.core.operations import ClientOperation, Effect, SendAll, Session, Sleep, T
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import TopicPartition
+from headrace.network.errors import BrokerUnreachable, UnsupportedApi
+from headrace.network.send_request import SendRequest
 from headrace.protocol.message import Message
 from headrace.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

@@ -5,7 +5,6 @@ from uuid import UUID
 import pytest
 
 from headrace.client.core.consumer_settings import ConsumerSettings
-from headrace.client.core.errors import BrokerUnreachable
 from headrace.client.core.member_metadata import (
     decode_assignment,
     decode_member,
@@ -15,6 +14,7 @@ from headrace.client.core.member_metadata import (
 from headrace.client.core.membership import FoundTopic, PartitionsChange, Subscription
 from headrace.client.core.membership_classic import ClassicMembership
 from headrace.core.errors import ApiError, ErrorCode
+from headrace.network.errors import BrokerUnreachable
 from headrace.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from headrace.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponseMember
 from headrace.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse

@@ -5,10 +5,10 @@ from uuid import UUID
 import pytest
 
 from headrace.client.core.consumer_settings import ConsumerSettings
-from headrace.client.core.errors import BrokerUnreachable
 from headrace.client.core.membership import FoundTopic, PartitionsChange, Subscription
 from headrace.client.core.membership_consumer import ConsumerMembership
 from headrace.core.errors import ApiError, ErrorCode
+from headrace.network.errors import BrokerUnreachable
 from headrace.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.support.memberships import MembershipDriver, heartbeat_response, steady_backoff
 

@@ -6,13 +6,14 @@ from uuid import UUID
 import pytest
 
 from headrace.client.core.backoff import Backoff
-from headrace.client.core.errors import BrokerUnreachable, CallTimedOut, error_for
+from headrace.client.core.errors import CallTimedOut, error_for
 from headrace.client.core.lookups import MissingTopic, ensure_topics, list_offsets
 from headrace.client.core.models import EARLIEST, LATEST, MAX_TIMESTAMP, ListedOffset, OffsetSpec
 from headrace.client.core.operations import ClientOperation, Session, retrying, send_to_any
 from headrace.client.core.producer_identity import request_producer_identity
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
+from headrace.network.errors import BrokerUnreachable
 from headrace.protocol.messages.init_producer_id import InitProducerIdResponse
 from headrace.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,

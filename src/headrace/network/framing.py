@@ -5,7 +5,7 @@ came with `received()`. Small frames share one scratch buffer; a frame that does
 bytes at hand gets a buffer of its own size, so a megabyte fetch is copied at most once.
 """
 
-from headrace.client.core.errors import BadFrame
+from headrace.network.errors import BadFrame
 
 _SCRATCH_BYTES = 64 * 1024
 _LENGTH_BYTES = 4

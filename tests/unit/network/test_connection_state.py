@@ -2,11 +2,16 @@
 
 import pytest
 
-from headrace.client.core.connection_state import ConnectionPhase, ConnectionState
-from headrace.client.core.errors import BrokerUnreachable, UnsupportedApi
-from headrace.client.core.operations import SendRequest
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import NodeId
+from headrace.network.connection_state import ConnectionPhase, ConnectionState
+from headrace.network.errors import (
+    BrokerUnreachable,
+    ConnectFailed,
+    ConnectionLost,
+    UnsupportedApi,
+)
+from headrace.network.send_request import SendRequest
 from headrace.protocol.frames import decode_request_header, encode_response
 from headrace.protocol.message import Message
 from headrace.protocol.messages.api_versions import (
@@ -117,6 +122,22 @@ def test_an_answer_out_of_turn_breaks_the_connection() -> None:
 def test_an_answer_that_nobody_asked_for_breaks_the_connection() -> None:
     with pytest.raises(BrokerUnreachable, match="nobody asked"):
         make_ready().receive(reply(EMPTY, 9, 1))
+
+
+def test_before_it_is_ready_a_broken_connection_has_sent_nothing() -> None:
+    opening = ConnectionState("broker:1", "me", "1.0")
+    opening.api_versions_request()
+    assert type(opening.lost_error("gone")) is ConnectFailed
+    with pytest.raises(ConnectFailed):
+        opening.receive(reply(offers(), 0, 99))
+
+
+def test_once_it_is_ready_nobody_knows_what_a_broken_connection_has_sent() -> None:
+    wire = make_ready((METADATA, 0, 9))
+    assert type(wire.lost_error("gone")) is ConnectionLost
+    version, sent_id = send(wire, ask(), object())
+    with pytest.raises(ConnectionLost):
+        wire.receive(reply(EMPTY, version, sent_id + 1))
 
 
 def test_everyone_waiting_is_named_when_the_connection_fails() -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.client.core.errors import BadFrame
-from headrace.client.core.framing import FrameReader
+from headrace.network.errors import BadFrame
+from headrace.network.framing import FrameReader
 
 
 def feed(reader: FrameReader, data: bytes, pieces: list[int]) -> list[bytes]:

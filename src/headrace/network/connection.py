@@ -1,4 +1,8 @@
-"""One broker's connection: opened when first needed, requests in order, late answers noticed."""
+"""A connection to one broker: requests in order, their versions, and late responses noticed.
+
+It opens at once, holds requests until the broker has said what it speaks, and when it breaks it
+is done: who wants another makes one. It neither retries nor asks for metadata.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,25 +10,20 @@ from ssl import SSLContext
 from typing import Protocol, cast
 
 from headrace import __version__
-from headrace.client.core.cluster import BrokerAddress
-from headrace.client.core.connection_state import ConnectionPhase, ConnectionState
-from headrace.client.core.errors import (
-    BrokerUnreachable,
-    ClientClosed,
-    ConnectFailed,
-    RequestTimedOut,
-)
-from headrace.client.core.framing import FrameReader
-from headrace.client.core.operations import SendRequest
-from headrace.client.core.settings import ClientSettings
 from headrace.core.errors import HeadraceError
+from headrace.network.address import BrokerAddress
+from headrace.network.connection_state import ConnectionPhase, ConnectionState
+from headrace.network.errors import ClientClosed, ConnectFailed, RequestTimedOut
+from headrace.network.framing import FrameReader
+from headrace.network.send_request import SendRequest
+from headrace.network.settings import ConnectionSettings
 from headrace.protocol.message import Message
 
 ResponseFuture = asyncio.Future[Message | None]
 
 
 class BrokerConnection(Protocol):
-    """A way to one broker, by socket or within the process; closed, the client makes another."""
+    """A way to one broker, by socket or within the process; closed, it is of no more use."""
 
     address: BrokerAddress
 
@@ -71,12 +70,12 @@ def connect_with_loop(
 
 
 class SocketConnection(asyncio.BufferedProtocol):
-    """One connection to one broker; when it breaks, the client makes a new link."""
+    """One connection over a socket; it opens from the moment it is made."""
 
     def __init__(
         self,
         address: BrokerAddress,
-        settings: ClientSettings,
+        settings: ConnectionSettings,
         tls: SSLContext | None,
         connect: Connect,
     ) -> None:
@@ -114,7 +113,8 @@ class SocketConnection(asyncio.BufferedProtocol):
         elif self._state.phase is ConnectionPhase.OPENING:
             self._early.append((send, response))
         else:
-            response.set_exception(self._state.lost_error("it was closed"))
+            closed = ConnectFailed(f"the connection to {self.address} was closed before")
+            response.set_exception(closed)
         return response
 
     def _send(self, send: SendRequest, response: ResponseFuture) -> None:
@@ -215,13 +215,7 @@ class SocketConnection(asyncio.BufferedProtocol):
         now_ms = self._now_ms()
         due_ms = self._state.next_deadline_ms()
         if self._state.phase is ConnectionPhase.OPENING:
-            limit = self._settings.greeting_timeout_ms
-            self._fail(
-                BrokerUnreachable(
-                    f"{self.address} did not say what it speaks in {limit} ms; "
-                    "is that a Kafka listener?"
-                )
-            )
+            self._fail(self._state.greeting_error(self._settings.greeting_timeout_ms))
         elif due_ms is None:
             idle_at_ms = self._last_used_ms + self._settings.connection_idle_ms_max
             if now_ms >= idle_at_ms:

@@ -12,15 +12,10 @@ from collections import deque
 from enum import Enum, auto
 from typing import Any
 
-from headrace.client.core.errors import (
-    BrokerUnreachable,
-    ClientError,
-    UnsupportedApi,
-    raise_for,
-)
-from headrace.client.core.operations import SendRequest
-from headrace.core.errors import ErrorCode
+from headrace.core.errors import ApiError, ErrorCode, known_code
 from headrace.core.files import Buffer
+from headrace.network.errors import BrokerUnreachable, ConnectFailed, ConnectionLost
+from headrace.network.send_request import SendRequest, choose_version
 from headrace.protocol.frames import decode_response, encode_request, encode_request_parts
 from headrace.protocol.message import Message
 from headrace.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -81,7 +76,9 @@ class ConnectionState:
 
     def send(self, send: SendRequest, deadline_ms: float, waiter: Any) -> list[Buffer]:
         """The bytes of a request in parts; its call joins the queue unless no answer will come."""
-        version = self.choose_version(send)
+        schema = send.request.schema
+        offered = self._versions.get(-1 if schema.api_key is None else schema.api_key)
+        version = choose_version(send, offered, f"the broker at {self.address}")
         if send.expects_response:
             call = self._add_in_flight(version, send.response_class, deadline_ms, waiter)
             correlation_id = call.correlation_id
@@ -94,31 +91,14 @@ class ConnectionState:
                 self.in_flight.pop()
             raise
 
-    def choose_version(self, send: SendRequest) -> int:
-        """The highest version that both sides and the call itself can use."""
-        schema = send.request.schema
-        name = type(send.request).__name__.removesuffix("Request")
-        versions = self._versions.get(schema.api_key if schema.api_key is not None else -1)
-        if versions is None:
-            raise UnsupportedApi(f"the broker at {self.address} does not offer {name}")
-        low = max(versions[0], schema.lowest_version, send.version_min)
-        high = min(versions[1], schema.highest_version, send.version_max)
-        if low > high:
-            raise UnsupportedApi(
-                f"the broker at {self.address} offers {name} {versions[0]} to {versions[1]}; "
-                f"this call needs one of {max(schema.lowest_version, send.version_min)} to "
-                f"{min(schema.highest_version, send.version_max)}"
-            )
-        return high
-
     def receive(self, frame: Buffer) -> tuple[InFlightRequest, Message] | bytes | None:
         """Take one frame: an answered call, bytes to send while opening, or nothing to do."""
         if not self.in_flight:
-            raise BrokerUnreachable(f"{self.address} sent an answer that nobody asked for")
+            raise self._error(f"{self.address} sent an answer that nobody asked for")
         call = self.in_flight.popleft()
         correlation_id = int.from_bytes(frame[:4], "big")
         if correlation_id != call.correlation_id:
-            raise BrokerUnreachable(
+            raise self._error(
                 f"{self.address} answered request {correlation_id}, not {call.correlation_id}"
             )
         if self.phase is ConnectionPhase.OPENING:
@@ -132,7 +112,9 @@ class ConnectionState:
             # A refusal is always written in version 0, whatever was asked.
             return self._api_versions_request(0)
         _, response = decode_response(ApiVersionsResponse, frame, call.version)
-        raise_for(response.error_code, None, f"ApiVersions of {self.address}")
+        if response.error_code:
+            code = known_code(response.error_code)
+            raise ApiError(code, f"ApiVersions of {self.address}: {code.name}")
         self._versions = {
             api.api_key: (api.min_version, api.max_version) for api in response.api_keys
         }
@@ -146,9 +128,21 @@ class ConnectionState:
         self.in_flight.clear()
         return lost
 
-    def lost_error(self, reason: object) -> ClientError:
+    def lost_error(self, reason: object) -> BrokerUnreachable:
         """The error for calls whose connection broke."""
-        return BrokerUnreachable(f"the connection to {self.address} was lost: {reason}")
+        return self._error(f"the connection to {self.address} was lost: {reason}")
+
+    def greeting_error(self, limit_ms: int) -> BrokerUnreachable:
+        """The error for calls whose connection was made and never became ready."""
+        return ConnectFailed(
+            f"{self.address} did not say what it speaks in {limit_ms} ms; is that a Kafka listener?"
+        )
+
+    def _error(self, message: str) -> BrokerUnreachable:
+        """Requests are sent once the connection is ready: before that, none can have arrived."""
+        if self.phase is ConnectionPhase.READY:
+            return ConnectionLost(message)
+        return ConnectFailed(message)
 
     def next_deadline_ms(self) -> float | None:
         """When the oldest unanswered call is late; None when nothing is in flight."""

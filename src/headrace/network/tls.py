@@ -2,8 +2,8 @@
 
 import ssl
 
-from headrace.client.core.settings import SecuritySettings
 from headrace.core.errors import InvalidConfig
+from headrace.network.settings import SecuritySettings
 
 
 def tls_context(security: SecuritySettings | None) -> ssl.SSLContext | None:
