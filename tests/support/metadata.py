@@ -19,6 +19,7 @@ from headrace.core.ids import NodeId
 from headrace.log.directory import LogDirectory
 from headrace.metadata.cache import MetadataCache
 from headrace.metadata.image import BrokerEndpoint, BrokerRegistration, Image
+from headrace.metadata.publisher import MetadataPublisher, MetadataPublishers, PublisherOrder
 from headrace.metadata.records import bootstrap_records, register_broker_record
 from tests.simulation.loop import SeededRandomness
 
@@ -73,12 +74,13 @@ class MetadataNode(Generic[Disk]):
         self.randomness = SeededRandomness(Random(seed))
         clock = StandingClock()
         self.metadata = MetadataCache()
+        self.publishers = MetadataPublishers(self.metadata)
         self.directory = LogDirectory.open(disk, data, clock, self.randomness, node_id=NODE)
         self.controller = Controller(
             config or BrokerConfig(),
             NODE,
             self.directory,
-            self.metadata,
+            self.publishers,
             files=disk,
             clock=clock,
             randomness=self.randomness,
@@ -101,6 +103,10 @@ class MetadataNode(Generic[Disk]):
         await self.controller.submit(UnfenceBroker(NODE))
         await self.controller.submit(BumpLeaderEpochs(NODE))
         return self
+
+    def observe(self, publisher: MetadataPublisher) -> None:
+        """Publish what changes from now on to `publisher`, behind all others."""
+        self.publishers.add(PublisherOrder.CONFIGS, publisher, seen=self.image)
 
     def registration(self) -> RegisterBroker:
         return RegisterBroker(NODE, self.randomness.uuid(), ENDPOINTS, (DIRECTORY,))

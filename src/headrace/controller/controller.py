@@ -1,9 +1,9 @@
 """The driver of the metadata machine: one node that is a quorum of one.
 
-    submit ──> decide ──> append ──> flush (commit) ──> apply ──> tell subscribers ──> reply
+    submit ──> decide ──> append ──> flush (commit) ──> apply ──> publish ──> reply
 
 Commands that arrive while a flush is under way are decided together afterwards and share the
-next one. A reply leaves only after its records are flushed and every subscriber has seen the new
+next one. A reply leaves only after its records are flushed and every publisher has seen the new
 image. If a flush fails, what is on disk is unknown: the commands fail, the image stays as it was,
 and nothing more is changed until the log has been opened again.
 """
@@ -11,7 +11,6 @@ and nothing more is changed until the log has been opened again.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -25,10 +24,10 @@ from headrace.core.runtime import Clock, Executor, Randomness
 from headrace.log.directory import LogDirectory
 from headrace.machine.interface import Command, Reply
 from headrace.machine.pending_commands import PendingCommands
-from headrace.metadata.cache import MetadataCache
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
 from headrace.metadata.metadata_log import MetadataLog
+from headrace.metadata.publisher import MetadataPublishers
 from headrace.metadata.records import MetadataRecord, bootstrap_records
 
 RECORDS_PER_ROUND_MAX = 10_000
@@ -37,9 +36,6 @@ RECORDS_PER_ROUND_MAX = 10_000
 FLUSH_RETRY_SECONDS = 0.1
 SNAPSHOT_RECORDS_MIN = 2_000
 SNAPSHOT_BYTES_MAX = 20 << 20
-
-MetadataPublisher = Callable[[Image, Image, Delta], Awaitable[None] | None]
-"""Called with the old image, the new one, and what differs; what takes long is awaited."""
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +48,7 @@ class Controller:
         config: BrokerConfig,
         node_id: NodeId,
         directory: LogDirectory,
-        metadata: MetadataCache,
+        publishers: MetadataPublishers,
         *,
         files: FileSystem,
         clock: Clock,
@@ -60,13 +56,12 @@ class Controller:
         executor: Executor,
         snapshot_records_min: int = SNAPSHOT_RECORDS_MIN,
     ) -> None:
-        self._metadata = metadata
+        self._publishers = publishers
         self._executor = executor
         self._snapshot_records_min = snapshot_records_min
         self._log = MetadataLog(files, directory, clock, node_id)
         self._machine = MetadataMachine(DecisionContext(config, randomness))
         self._pending_commands = PendingCommands(self._machine, Image(directory.cluster_id))
-        self._publishers: list[MetadataPublisher] = []
         self._queue: deque[tuple[Command[Any], asyncio.Future[Any]]] = deque()
         self._wake = asyncio.Event()
         self._failure: StorageError | None = None
@@ -78,16 +73,12 @@ class Controller:
         """The newest committed metadata, though publishers may not have seen it yet."""
         return self._pending_commands.state
 
-    def add_publisher(self, publisher: MetadataPublisher) -> None:
-        """Call `listener` after every change, in order; it must not block. The next listener, the
-        reply and the next change wait for what it returns."""
-        self._publishers.append(publisher)
-
     async def start(self) -> None:
         """Load the image, take the lead of a new epoch, and accept commands."""
         image = await self._executor.run(self._load_and_start_epoch)
         self._pending_commands = PendingCommands(self._machine, image)
-        self._metadata.image = image
+        await self._publishers.publish(image)
+        self._publishers.on_added = self._wake.set
         self._runner = asyncio.get_running_loop().create_task(self._run())
 
     def _load_and_start_epoch(self) -> Image:
@@ -132,6 +123,7 @@ class Controller:
             while self._queue or not self._stopping:
                 await self._wake.wait()
                 self._wake.clear()
+                await self._publishers.publish(self.image)  # to those that were added
                 while self._queue:
                     await self._round()
         finally:
@@ -154,13 +146,11 @@ class Controller:
         done = self._pending_commands.commit()
         if records:
             try:
-                await self._publish(
-                    before, self.image, Delta.of_records(records, before, self.image)
-                )
+                delta = Delta.of_records(records, before, self.image)
+                await self._publishers.publish(self.image, delta)
             except asyncio.CancelledError:
                 _cancel(replies)
                 raise
-            self._metadata.image = self.image
         for pending, reply in zip(done, replies, strict=True):
             if not reply.done():
                 reply.set_result(pending.reply)
@@ -222,16 +212,6 @@ class Controller:
         if self._failure is not None:
             return StorageError(str(self._failure), hint="restart the broker once the disk is well")
         return StorageError("the controller is not running")
-
-    async def _publish(self, old: Image, new: Image, delta: Delta) -> None:
-        for publisher in self._publishers:
-            try:
-                pending = publisher(old, new, delta)
-                if pending is not None:
-                    await pending
-            except Exception:
-                # The change is committed; the other listeners must hear of it all the same.
-                logger.exception("a listener failed: offset=%d", new.offset)
 
     async def _maybe_take_snapshot(self) -> None:
         """Once more records are in the log than a snapshot holds, replaying them is the dearer."""

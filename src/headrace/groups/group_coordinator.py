@@ -24,6 +24,8 @@ from headrace.groups.partition_writer import ReplyCallback, fail_replies
 from headrace.groups.result import ClientInfo, Result
 from headrace.groups.settings import GroupSettings
 from headrace.groups.shards import LoadedShard, ShardTable
+from headrace.metadata.delta import Delta
+from headrace.metadata.image import Image
 from headrace.protocol.compression import Codec
 from headrace.protocol.message import Message
 from headrace.protocol.messages.consumer_group_describe import (
@@ -99,10 +101,13 @@ class GroupCoordinator:
     # Life
 
     def start(self) -> None:
-        """Follow the metadata; shards with records are loaded in the background."""
-        self._controller.add_publisher(self._timers.metadata_changed)
+        """Keep time; shards with records are loaded in the background."""
         self._shards.load_all()
         self._timers.start()
+
+    async def publish(self, old: Image, new: Image, delta: Delta) -> None:
+        """The metadata has changed."""
+        await self._timers.metadata_changed(old, new, delta)
 
     async def close(self) -> None:
         self._timers.close()

@@ -3,7 +3,8 @@
 Offers `Image` (`metadata.image`: topics, partitions, configs, brokers and features as an immutable
 value that readers hold; `metadata.names` has the rules for names), `MetadataCache`
 (`metadata.cache`: the image of the moment, for requests), `Delta` (`metadata.delta`: what
-differs between two images, found from records or by comparing), `ImageBuilder`
+differs between two images, found from records or by comparing), `MetadataPublishers`
+(`metadata.publisher`: who hears of a new image, in one order), `ImageBuilder`
 (`metadata.builder`: records into an image) and `MetadataLog` (`metadata.metadata_log`, with
 `metadata.records`, `metadata.snapshots` and `metadata.quorum_state`). Records and files are Kafka's
 own metadata formats, so Kafka's dump tool reads them. What is changed is decided in `controller/`;

@@ -40,6 +40,7 @@ from headrace.metadata.cache import MetadataCache
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import BrokerEndpoint, Image
 from headrace.metadata.names import OFFSETS_TOPIC
+from headrace.metadata.publisher import MetadataPublishers, PublisherOrder
 from headrace.metadata.records import (
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
@@ -132,11 +133,12 @@ class Node:
         self._directory = directory
         self._on_stop.callback(directory.close)
         metadata = MetadataCache()
+        publishers = MetadataPublishers(metadata)
         controller = Controller(
             config,
             self._node_id,
             directory,
-            metadata,
+            publishers,
             files=self._files,
             clock=self._clock,
             randomness=self._randomness,
@@ -167,7 +169,7 @@ class Node:
                 sum(log.log_end_offset - log.recovery_point for log in directory.logs.values()),
                 (self.request_metrics.now() - began) * 1000,
             )
-        controller.add_publisher(replicas.publish)
+        publishers.add(PublisherOrder.REPLICAS, replicas.publish, seen=controller.image)
         auto_creation = AutoCreation(controller)
         self._on_stop.push_async_callback(auto_creation.close)
         services = Services(
@@ -177,7 +179,7 @@ class Node:
             controller=controller,
             replicas=replicas,
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
-            make_groups=partial(self._make_groups, controller, replicas),
+            make_groups=partial(self._make_groups, controller, publishers, replicas),
             producer_ids=ProducerIds(controller, self._node_id),
             authorizer=self._authorizer,
             auto_creation=auto_creation,
@@ -214,7 +216,7 @@ class Node:
         self.request_metrics.set_slow_threshold(
             unless_negative(replicas.config.request_log_slow_ms)
         )
-        controller.add_publisher(follow_config)
+        publishers.add(PublisherOrder.CONFIGS, follow_config)
         lag_monitor = EventLoopLagMonitor(
             self.request_metrics.now, on_sample=self.request_metrics.update_log_level
         )
@@ -245,12 +247,15 @@ class Node:
         if OFFSETS_TOPIC in metadata.image.topics:
             self._tasks.append(asyncio.get_running_loop().create_task(self._load_groups(services)))
 
-    def _make_groups(self, controller: Controller, replicas: ReplicaManager) -> "GroupCoordinator":
+    def _make_groups(
+        self, controller: Controller, publishers: MetadataPublishers, replicas: ReplicaManager
+    ) -> "GroupCoordinator":
         from headrace.groups.group_coordinator import GroupCoordinator
 
         groups = GroupCoordinator(controller, replicas, self._clock, self._randomness, self._config)
         self._groups = groups
         self._on_stop.push_async_callback(groups.close)
+        publishers.add(PublisherOrder.COORDINATORS, groups.publish)
         groups.start()
         return groups
 

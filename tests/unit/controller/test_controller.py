@@ -122,7 +122,7 @@ async def test_a_command_refused_as_a_whole_leaves_its_neighbours_alone() -> Non
     await node.stop()
 
 
-async def test_subscribers_hear_of_a_change_before_the_reply_leaves() -> None:
+async def test_publishers_hear_of_a_change_before_the_reply_leaves() -> None:
     node = await MetadataNode(SimulatedFileSystem()).join()
     heard: list[str] = []
 
@@ -132,7 +132,7 @@ async def test_subscribers_hear_of_a_change_before_the_reply_leaves() -> None:
         assert delta == Delta(topics=frozenset({"t"}))
         heard.append("change")
 
-    node.controller.add_publisher(listener)
+    node.observe(listener)
     await node.controller.submit(create("t"))
     heard.append("reply")
     await node.controller.submit(UnfenceBroker(NODE))
@@ -140,7 +140,7 @@ async def test_subscribers_hear_of_a_change_before_the_reply_leaves() -> None:
     await node.stop()
 
 
-async def test_a_failing_subscriber_does_not_keep_the_others_from_hearing(
+async def test_a_failing_publisher_does_not_keep_the_others_from_hearing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     node = await MetadataNode(SimulatedFileSystem()).join()
@@ -149,8 +149,8 @@ async def test_a_failing_subscriber_does_not_keep_the_others_from_hearing(
     def broken(*_: object) -> None:
         raise RuntimeError("broken listener")
 
-    node.controller.add_publisher(broken)
-    node.controller.add_publisher(lambda _old, _new, delta: heard.append(delta))
+    node.observe(broken)
+    node.observe(lambda _old, _new, delta: heard.append(delta))
     await node.controller.submit(create("t"))
     assert len(heard) == 1
     assert "broken listener" in caplog.text

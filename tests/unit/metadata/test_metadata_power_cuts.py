@@ -42,7 +42,7 @@ class Run:
         disk = self._watched(SimulatedFileSystem())
         for life, names in enumerate(("abcde", "fghij", "kl")):
             node = MetadataNode(disk, seed=life, snapshot_records_min=SNAPSHOT_RECORDS_MIN)
-            node.controller.add_publisher(lambda _old, new, _delta: self._remember(new))
+            node.observe(lambda _old, new, _delta: self._remember(new))
             await node.join()
             self._answer(node.image)
             for name in names:
