@@ -299,7 +299,7 @@ async def test_a_key_is_refused_where_brokers_forget_what_was_written_under_it(
 async def test_a_key_is_refused_once_brokers_have_been_told_to_forget_sooner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.gateway.idempotency_keys._LOOK_MS", 0)
+    monkeypatch.setattr("headrace.gateway.idempotency_keys._CHECK_MS", 0)
     async with gateway_of("local", tmp_path) as gateway:
         await gateway.produce("orders", RECORDS, key="k")
         resource = ConfigResource(ResourceType.BROKER, "")

@@ -294,6 +294,6 @@ def test_trap_10_a_pipeline_puts_them_in_place_whoever_made_the_session(
     def settle(session: SparkSession) -> None:
         seen.append([query.name for query in session.streams.active])
 
-    monkeypatch.setattr("headrace.spark.pipeline.run.settle_environment", settle)
+    monkeypatch.setattr("headrace.spark.pipeline.run.define_planner_variables", settle)
     Written(tmp_path, broker.bootstrap_servers, topic).table().table("second").run(spark)
     assert seen == [[]], "once, and before any query has started"

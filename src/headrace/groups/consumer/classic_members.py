@@ -161,7 +161,7 @@ def _check_protocols(
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not common:
         raise ApiError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-            f"ConsumerMember {member_id}'s protocols are not supported.",
+            f"Member {member_id}'s protocols are not supported.",
         )
 
 
@@ -265,7 +265,7 @@ def _known(
     if member.classic is None:
         raise ApiError(
             ErrorCode.UNKNOWN_MEMBER_ID,
-            f"ConsumerMember {member.member_id} does not use the classic protocol.",
+            f"Member {member.member_id} does not use the classic protocol.",
         )
     return member, member.classic
 

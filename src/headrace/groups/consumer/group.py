@@ -163,7 +163,7 @@ class ConsumerGroup:
         if found is None:
             raise ApiError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
-                f"ConsumerMember {member_id} is not a member of group {self.group_id}.",
+                f"Member {member_id} is not a member of group {self.group_id}.",
             )
         return found
 
