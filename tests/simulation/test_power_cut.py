@@ -198,9 +198,9 @@ def _metadata_disk(site: SyncSite) -> SimulatedFileSystem:
 
 @pytest.mark.parametrize("site", [s for s in all_sync_sites() if str(s) not in SPARE], ids=str)
 def test_no_sync_can_be_left_out(site: SyncSite) -> None:
-    if site.module == "controller/quorum_state.py":
+    if site.module == "metadata/quorum_state.py":
         assert not keeps_quorum_state(site)
-    elif site.module == "controller/snapshots.py":
+    elif site.module == "metadata/snapshots.py":
         assert not keeps_snapshot(site)
     elif site.module.startswith("log/compaction/"):
         assert notices_without(site, points_of_compaction) or notices_without(

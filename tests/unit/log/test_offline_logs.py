@@ -109,8 +109,8 @@ REWRITES = [
 TABLES = [RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS]
 # Who else writes files anew, and whose they are.
 OF_ONE_OWNER = {
-    "controller/quorum_state.py": "the node's vote",
-    "controller/snapshots.py": "one image, right as a whole",
+    "metadata/quorum_state.py": "the node's vote",
+    "metadata/snapshots.py": "one image, right as a whole",
     "log/leader_epoch_cache.py": "one log's",
     "log/meta_properties.py": "the directory's",
 }
