@@ -30,7 +30,7 @@ class ColdDisk:
         """As after a restart: nothing is in memory, nor where readers have been."""
         for partition in node.services.replicas:
             for segment in partition.log.segments:
-                segment._read_positions = None
+                segment.read_positions.clear()
         self.is_cold = True
 
     def read(self, file: RealFile, position: int, size: int) -> bytes:

@@ -143,7 +143,7 @@ class DurableLog:
                 directory, self._unsynced_directory = self._unsynced_directory, False
                 active = self._segments.active
                 # Readers will soon ask for everything up to here and no further.
-                active.cache_position(end, active.size)
+                active.read_positions.cache(end, active.size)
                 dirty = self._segments.reaching_past(self.flushed_offset)
                 now_ms = self._clock.monotonic_ms()
             try:
@@ -164,7 +164,7 @@ class DurableLog:
 
     def _sync_all(self, dirty: Iterable[Segment], *, names: bool, directory: bool) -> None:
         try:
-            self._sync(dirty, Segment.sync)
+            self._sync(dirty, lambda segment: segment.file.sync())
             if directory:
                 self._sync_new_directory()
             if names:
@@ -222,7 +222,7 @@ class DurableLog:
         first = self._segments.all[0]
         return self.log_start_offset > first.base_offset or (
             self.log_start_offset > 0
-            and (self._unsynced_names or self._unsynced_directory or not first.exists)
+            and (self._unsynced_names or self._unsynced_directory or not first.data.exists)
         )
 
     def flush_due(self, now_ms: float) -> bool:
@@ -267,7 +267,7 @@ class DurableLog:
                     raise StorageError(f"cannot checkpoint {self.directory}: {error}") from error
             try:
                 # Recovery will not look at these segments again, so their indexes must be right.
-                self._sync(rolled, Segment.sync_indexes)
+                self._sync(rolled, lambda segment: segment.indexes.sync())
             except NotTried as error:
                 with self._lock:
                     self._unsynced_indexes = (*rolled, *self._unsynced_indexes)
@@ -285,10 +285,10 @@ class DurableLog:
         """Index entries, producer snapshot, epochs: unsynced, since all can be found anew."""
         for segment in rolled:
             if segment in self._segments.all:
-                segment.persist_indexes(final=True)
+                segment.indexes.persist(final=True)
         active = self._segments.active
-        if active.exists:
-            active.persist_indexes(final=False)
+        if active.data.exists:
+            active.indexes.persist(final=False)
         if self._producer_state_manager.is_small:
             self._producer_state_manager.take_snapshot(self.log_end_offset)
             self._producer_state_manager.remove_stray_snapshots(self._segments.base_offsets)
@@ -321,13 +321,13 @@ class DurableLog:
                 self.checkpoint()
                 self._producer_state_manager.take_snapshot(self.log_end_offset)
                 active = self._segments.active
-                if active.exists:
-                    active.persist_indexes(final=True)
-                    if len(active.offsets):
+                if active.data.exists:
+                    active.indexes.persist(final=True)
+                    if len(active.indexes.offset_index):
                         # The next start will believe them; without entries it reads all anyway.
-                        active.sync_indexes()
+                        active.indexes.sync()
                     if self.config.preallocate:
-                        active.release_space()
+                        active.data.release_space()
                 self.remove_deleted()
         except OSError as error:
             raise StorageError(f"cannot close {self.directory}: {error}") from error

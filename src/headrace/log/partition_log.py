@@ -250,7 +250,7 @@ class PartitionLog(ShapedLog):
                 partition_metadata.store(self.files, self.directory, self.topic_id)
             self._created = self._unsynced_directory = True
         if segment.size == 0 and last_offset - segment.base_offset < 2**31:
-            if not segment.exists:
+            if not segment.data.exists:
                 # First, since the name may be there whatever comes of the rest.
                 self._unsynced_names = True
                 segment.create_file(self._reserve_bytes)
@@ -264,7 +264,7 @@ class PartitionLog(ShapedLog):
             return StorageUnavailable(f"cannot write to {segment.path()} now: {error}")
         failure = StorageError(f"cannot write to {segment.path()}: {error}")
         try:
-            if segment.exists and segment.file.size() != segment.size:
+            if segment.data.exists and segment.file.size() != segment.size:
                 self._failure = failure
         except OSError:
             self._failure = failure

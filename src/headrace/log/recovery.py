@@ -192,7 +192,7 @@ class _Recovery:
     def _epochs_fit(self, epochs: LeaderEpochCache, trusted: list[Segment]) -> bool:
         """Whether the table knows the epoch of the last batch before the recovery point."""
         for segment in reversed(trusted):
-            position = segment.indexed_position(self.point - 1 - segment.base_offset)
+            position = segment.indexes.indexed_position(self.point - 1 - segment.base_offset)
             epoch = None
             try:
                 for _, header in scan_headers(segment.file, position, segment.file.size()):
@@ -236,7 +236,7 @@ class _Recovery:
         )
         segment.file.truncate(end)
         # A flush looks only at segments with new batches; this one may never get any.
-        segment.sync()
+        segment.file.sync()
         return False
 
     def _hole_after(self, number: int) -> bool:
@@ -333,7 +333,7 @@ def replay(states: ProducerStates, segments: Sequence[Segment], start: int, end:
         passed = segment.next_offset <= start and segment is not segments[-1]
         if passed or segment.base_offset >= end or segment.size == 0:
             continue
-        position = segment.indexed_position(start - segment.base_offset)
+        position = segment.indexes.indexed_position(start - segment.base_offset)
         try:
             for _, header in scan_headers(segment.file, position, segment.file.size()):
                 if header.base_offset >= end:

@@ -49,5 +49,5 @@ def expired_segments(
 
 def _newest_ms(segment: Segment) -> int:
     """When the newest record was made; when the file last changed if no record says so."""
-    newest = segment.max_timestamp
-    return newest if newest >= 0 else segment.files.modified_ms(segment.path())
+    newest = segment.indexes.max_timestamp
+    return newest if newest >= 0 else segment.data.files.modified_ms(segment.path())

@@ -59,10 +59,10 @@ def clock_due(segment: Segment, now_ms: int, limit_ms: int) -> bool:
 
 def indexes_full(segment: Segment, config: LogConfig) -> bool:
     """Whether the next batch would need an index entry for which there is no space."""
-    if not segment.entry_due(config.index_interval_bytes):
+    if not segment.indexes.entry_due(config.index_interval_bytes):
         return False
     # The time index keeps one place free for the entry it gets when the segment is closed.
     return (
-        len(segment.times) >= config.segment_index_bytes // TIME_ENTRY.size - 1
-        or len(segment.offsets) >= config.segment_index_bytes // OFFSET_ENTRY.size
+        len(segment.indexes.time_index) >= config.segment_index_bytes // TIME_ENTRY.size - 1
+        or len(segment.indexes.offset_index) >= config.segment_index_bytes // OFFSET_ENTRY.size
     )

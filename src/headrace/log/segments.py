@@ -26,7 +26,7 @@ class PendingDeletion(NamedTuple):
         for path in self.paths:
             # Gone already, or with the whole directory, which may be renamed at any time.
             with suppress(FileNotFoundError):
-                self.segment.files.remove(path)
+                self.segment.data.files.remove(path)
 
 
 class LogSegments:
@@ -108,7 +108,7 @@ class LogSegments:
 
     def reset_to(self, base_offset: Offset, now_ms: int, due_ms: float) -> Segment:
         """Drop everything and begin at `base_offset`."""
-        old = [segment for segment in self.all if segment.size or segment.exists]
+        old = [segment for segment in self.all if segment.size or segment.data.exists]
         self._schedule_deletion(old, due_ms)
         segment = Segment(self._files, self._directory, base_offset, now_ms)
         segment.create_file()

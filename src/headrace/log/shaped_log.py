@@ -77,7 +77,7 @@ class ShapedLog(DurableLog):
         self._roll_limit_ms = roll_limit_ms(self.config, segment)
         self._unsynced_indexes = (*self._unsynced_indexes, old)
         if self.config.preallocate:
-            old.release_space()
+            old.data.release_space()
         # A later truncation goes back to this state instead of the log's beginning.
         self._producer_state_manager.take_snapshot(self.log_end_offset)
         return segment
@@ -100,7 +100,7 @@ class ShapedLog(DurableLog):
             try:
                 with self._lock:
                     # Here, since it may have to make anew an index that appends add to.
-                    _ = self._segments.active.max_timestamp
+                    _ = self._segments.active.indexes.max_timestamp
                     segments = self._segments.all
                     ends = {segment: segment.next_offset for segment in segments}
                 expired = expired_segments(
@@ -270,7 +270,7 @@ class ShapedLog(DurableLog):
             active.truncate(position)
             # A flush looks only at segments with new batches; this one may never get any, and
             # what was cut would be back behind batches that are whole.
-            active.sync()
+            active.file.sync()
             self._load_epochs().truncate_end(end)
             self._producer_state_manager.truncate(end)
         self._unsynced_indexes = tuple(s for s in self._unsynced_indexes if s in segments.all[:-1])

@@ -36,7 +36,7 @@ def first_at_or_after(
         if segment.next_offset <= start:
             continue
         with lock if segment is segments[-1] else nullcontext():
-            if segment.max_timestamp < timestamp:
+            if segment.indexes.max_timestamp < timestamp:
                 continue
             position = _start_of_search(segment, timestamp, start)
         found = _first_from(segment, position, timestamp, start)
@@ -63,7 +63,7 @@ def _start_of_search(segment: Segment, timestamp: int, start: Offset) -> int:
     last entry below `timestamp` names a batch that may be skipped to; it is believed only if
     that batch has this very timestamp.
     """
-    times = segment.times
+    times = segment.indexes.time_index
     number = times.floor(timestamp - 1)
     offset = int(start)
     if number >= 0:
@@ -74,7 +74,7 @@ def _start_of_search(segment: Segment, timestamp: int, start: Offset) -> int:
             if header.max_timestamp == stamp:
                 offset = max(offset, segment.base_offset + relative)
             else:
-                segment.rebuild_indexes("a time entry names a batch of another timestamp")
+                segment.indexes.rebuild("a time entry names a batch of another timestamp")
     return segment.locate(max(offset, segment.base_offset)) or 0
 
 
@@ -90,12 +90,12 @@ def latest_timestamp(
         if segment.size and segment.next_offset > start:
             with lock if segment is segments[-1] else nullcontext():
                 # The earliest segment with that timestamp.
-                if latest is None or segment.max_timestamp > latest.max_timestamp:
+                if latest is None or segment.indexes.max_timestamp > latest.indexes.max_timestamp:
                     latest = segment
     if latest is None:
         return None
     with lock if latest is segments[-1] else nullcontext():
-        position = latest.locate(latest.max_timestamp_offset)
+        position = latest.locate(latest.indexes.max_timestamp_offset)
     if position is None:
         return None
     header = next(scan_headers(latest.file, position, latest.size))[1]

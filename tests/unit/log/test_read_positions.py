@@ -1,4 +1,4 @@
-"""Places in a segment that readers are remembered at."""
+"""Where readers stopped: a bounded number of positions, from several threads."""
 
 import sys
 import threading
@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.log.segment import Segment
-from tests.support.logs import simulated_disk
+from headrace.log.read_positions import POSITIONS_MAX, ReadPositions
 
 
 @pytest.fixture
@@ -20,23 +19,22 @@ def restless_threads() -> Iterator[None]:
 
 
 def test_only_so_many_places_are_remembered_and_the_newest_is_one_of_them() -> None:
-    segment = Segment(simulated_disk(), "/data/orders-0", 0)
+    positions = ReadPositions()
     for offset in range(500):
-        segment.cache_position(offset, offset * 10)
-        assert segment._read_positions is not None
-        assert segment._read_positions[offset] == offset * 10
-        assert len(segment._read_positions) <= 32
+        positions.cache(offset, offset * 10)
+        assert positions.by_offset[offset] == offset * 10
+        assert len(positions.by_offset) <= POSITIONS_MAX
 
 
 @pytest.mark.usefixtures("restless_threads")
 def test_a_flush_and_a_reader_may_both_remember_a_place() -> None:
-    segment = Segment(simulated_disk(), "/data/orders-0", 0)
+    positions = ReadPositions()
     failures: list[BaseException] = []
 
     def remember(first: int) -> None:
         try:
             for offset in range(first, 400_000, 3):
-                segment.cache_position(offset, offset)
+                positions.cache(offset, offset)
         except BaseException as failure:
             failures.append(failure)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.core.ids import LeaderEpoch, Offset
-from headrace.log import indexed_file
+from headrace.log import segment_indexes
 from headrace.log.batch_scan import scan_headers
 from headrace.log.config import LogConfig
 from headrace.log.directory import LogDirectory
@@ -355,7 +355,7 @@ def test_readers_see_every_batch_while_an_index_is_made_anew(
             yield found
             seen.append([_first_offset(log, offset) for offset in (first, last)])
 
-    monkeypatch.setattr(indexed_file, "scan_headers", scan_and_let_others_read)
+    monkeypatch.setattr(segment_indexes, "scan_headers", scan_and_let_others_read)
     log.apply_retention(START_MS, Offset(25))
     assert len(seen) >= 10  # the batches of that segment
     assert all(offsets == [first, last] for offsets in seen)
