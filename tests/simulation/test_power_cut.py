@@ -13,7 +13,7 @@ from typing import Protocol
 
 import pytest
 
-from headrace.core.ids import NodeId
+from headrace.core.ids import LeaderEpoch, NodeId
 from headrace.metadata import quorum_state, snapshots
 from headrace.metadata.image import Image
 from headrace.metadata.quorum_state import QuorumState
@@ -177,8 +177,9 @@ def _points_near_lies(points: Sequence[CrashPoint]) -> list[CrashPoint]:
 
 def keeps_quorum_state(site: SyncSite) -> bool:
     disk = _metadata_disk(site)
-    quorum_state.store(disk, "/metadata", QuorumState(NodeId(0), 7, (NodeId(0),)))
-    return quorum_state.load_epoch(disk.after_power_cut(LOSE_EVERYTHING), "/metadata") == 7
+    state = QuorumState(LeaderEpoch(7), NodeId(0))
+    quorum_state.store(disk, "/metadata", state)
+    return quorum_state.load(disk.after_power_cut(LOSE_EVERYTHING), "/metadata") == state
 
 
 def keeps_snapshot(site: SyncSite) -> bool:

@@ -3,7 +3,7 @@
     __cluster_metadata-0/
       00000000000000000000.log ................ batches of framed metadata records
       00000000000000004711-0000000003.checkpoint    everything below offset 4711
-      quorum-state ............................ the newest epoch
+      quorum-state ............................ the newest epoch, and the vote in it
 
 One batch holds whole commands, so that a torn tail never leaves half of one. Everything here is
 synchronous; `controller.controller` picks the thread and never runs two calls at once.
@@ -52,6 +52,7 @@ class MetadataLog:
         self._clock = clock
         self._node_id = node_id
         self._path = f"{directory.path}/{PARTITION}"
+        self._directory_id = directory.meta_properties.directory_id
         self._open_log = directory.create
         self._last_timestamp_ms = -1
         self.records_since_snapshot = 0
@@ -64,7 +65,7 @@ class MetadataLog:
         try:
             if self._files.exists(self._path):
                 image = snapshots.load_newest(self._files, self._path, empty)
-                self.epoch = LeaderEpoch(quorum_state.load_epoch(self._files, self._path))
+                self.epoch = self._load_epoch()
         except OSError as error:
             raise StorageError(f"cannot read {self._path}: {error}") from error
         self._log = self._open_log(PARTITION, TOPIC_ID, LOG_CONFIG)
@@ -81,6 +82,16 @@ class MetadataLog:
         image = self._replay(image)
         self.epoch = LeaderEpoch(max(self.epoch, image.epoch))
         return image
+
+    def _load_epoch(self) -> LeaderEpoch:
+        try:
+            state = quorum_state.load(self._files, self._path)
+        except quorum_state.UnreadableQuorumState as error:
+            # The sole voter has nobody to vote for or against: whatever it committed is in its
+            # log, with its epoch.
+            logger.warning("the epoch is taken from the metadata log: reason=%s", error)
+            state = None
+        return LeaderEpoch(0) if state is None else state.leader_epoch
 
     def _replay(self, image: Image) -> Image:
         builder = ImageBuilder(image)
@@ -125,7 +136,9 @@ class MetadataLog:
     def start_epoch(self, image: Image) -> Image:
         """Begin a new epoch as its leader: remember it, then say so in the log."""
         self.epoch = LeaderEpoch(self.epoch + 1)
-        state = quorum_state.QuorumState(self._node_id, self.epoch, (self._node_id,))
+        state = quorum_state.QuorumState(
+            self.epoch, self._node_id, self._node_id, self._directory_id
+        )
         try:
             self._files.make_directory(self._path)
             quorum_state.store(self._files, self._path, state)

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.controller.commands import CreateTopics, DeleteTopics, TopicToCreate, TopicToDelete
 from headrace.core.errors import StartupRefused, StorageError
+from headrace.log.partition_metadata import encode_uuid
 from headrace.metadata.image import Image
 from headrace.metadata.snapshots import SnapshotId, list_snapshots, load_newest
 from headrace.protocol.records.decode import Record
@@ -48,13 +49,11 @@ async def test_the_quorum_state_names_the_epoch_and_its_leader() -> None:
     node = await stopped()
     state = json.loads(node.disk.read_file(f"{METADATA}/quorum-state"))
     assert state == {
-        "clusterId": "",
         "leaderId": 0,
         "leaderEpoch": 1,
-        "votedId": -1,
-        "appliedOffset": 0,
-        "currentVoters": [{"voterId": 0}],
-        "data_version": 0,
+        "votedId": 0,
+        "votedDirectoryId": encode_uuid(node.directory.meta_properties.directory_id),
+        "data_version": 1,
     }
 
 
