@@ -49,7 +49,7 @@ def shown_in(*modules: ModuleType) -> set[str]:
 
 
 def eventually(holds: Callable[[], bool], what: str) -> None:
-    """Return as soon as `holds` does; what housekeeping does has no event to wait for."""
+    """Return as soon as `holds` does; what log maintenance does has no event to wait for."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not holds():
         assert time.monotonic() < deadline, f"not within {WAIT_SECONDS} s: {what}"

@@ -1,6 +1,6 @@
 """What a broker does without being asked: checkpoints, retention, expiry, timed flushes.
 
-Each duty has its own rhythm, and whatever waits for the disk runs in a worker. A duty that fails
+Each task has its own rhythm, and whatever waits for the disk runs in a worker. A task that fails
 is logged and tried again at its next turn: none may take the broker down.
 """
 
@@ -19,13 +19,13 @@ from headrace.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 
-# No period is shorter, whatever the configuration says: a duty must not keep a core busy.
+# No period is shorter, whatever the configuration says: a task must not keep a core busy.
 PERIOD_SECONDS_MIN = 0.01
 # However long the interval, a crash leaves at most about this much to check at the next start.
 CHECKPOINT_BYTES_MAX = 256 * 1024 * 1024
 # How often the bytes are looked at between two timed checkpoints.
 CHECKPOINT_POLL_SECONDS = 0.5
-# The pause of a duty that cannot even say how long it should be.
+# The pause of a task that cannot even say how long it should be.
 RETRY_SECONDS = 5.0
 # How often a new partition that could not be opened is tried again.
 OPEN_RETRY_SECONDS = 5.0
@@ -34,7 +34,7 @@ FLUSH_POLL_SECONDS = 1.0
 
 
 class LogMaintenanceCounts:
-    """What the duties have done since the start, for the metrics."""
+    """What the tasks have done since the start, for the metrics."""
 
     __slots__ = ("deleted_segments", "failures")
 
@@ -84,7 +84,7 @@ class LogMaintenance:
             try:
                 await self._pause(seconds)
             except Exception as error:
-                # One duty that ended would end the others with it.
+                # One task that ended would end the others with it.
                 self._report(task.__name__, error)
                 await asyncio.sleep(RETRY_SECONDS)
             try:
@@ -109,7 +109,7 @@ class LogMaintenance:
         self.counts.failures += 1
         expected = isinstance(error, HeadraceError | OSError)
         logger.error(
-            "housekeeping failed, will try again: duty=%s error=%s",
+            "log maintenance failed, will try again: task=%s error=%s",
             task,
             error,
             exc_info=None if expected else error,

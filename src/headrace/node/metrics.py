@@ -141,9 +141,14 @@ SEGMENTS_DELETED: Final = Metric(
     "headrace_retention_deleted_segments_total", "counter", "Segments that retention deleted."
 )
 MAINTENANCE_FAILURES: Final = Metric(
+    "headrace_log_maintenance_failures_total",
+    "counter",
+    "Checkpoints, retentions and other tasks that failed and will be tried again.",
+)
+MAINTENANCE_FAILURES_BY_OLD_NAME: Final = Metric(
     "headrace_housekeeping_failures_total",
     "counter",
-    "Checkpoints, retentions and other duties that failed and will be tried again.",
+    "Deprecated, goes with the next release: headrace_log_maintenance_failures_total.",
 )
 REBALANCES: Final = Metric(
     "headrace_group_rebalances_total",
@@ -259,6 +264,7 @@ class NodeMetrics:
         yield COMPACTED_BYTES.value(self._cleaner.removed_bytes)
         yield SEGMENTS_DELETED.value(self._maintenance.deleted_segments)
         yield MAINTENANCE_FAILURES.value(self._maintenance.failures)
+        yield MAINTENANCE_FAILURES_BY_OLD_NAME.value(self._maintenance.failures)
 
 
 def _topics(partitions: Sequence[Partition]) -> Iterator[Family]:

@@ -164,7 +164,7 @@ def test_a_shorter_period_holds_for_the_pause_under_way() -> None:
     broker.live(scenario)
 
 
-def test_a_duty_that_fails_is_tried_again_and_costs_the_others_nothing() -> None:
+def test_a_task_that_fails_is_tried_again_and_costs_the_others_nothing() -> None:
     broker = FakeBroker(
         log_flush_offset_checkpoint_interval_ms=1_000,
         log_retention_check_interval_ms=1_000,
