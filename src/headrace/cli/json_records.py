@@ -21,7 +21,7 @@ PARTITION_MAX = 2**31 - 1
 Headers = list[tuple[str, bytes | None]]
 
 
-class BadLine(Exception):
+class BadJsonLine(Exception):
     """A line that is no record, with the reason."""
 
 
@@ -34,20 +34,20 @@ class JsonRecord(NamedTuple):
 
 
 def parse_record(line: bytes) -> JsonRecord:
-    """The record that a line describes; `BadLine` says what is wrong with it."""
+    """The record that a line describes; `BadJsonLine` says what is wrong with it."""
     try:
         record = json.loads(line.decode())
     except UnicodeDecodeError as error:
-        raise BadLine("not UTF-8") from error
+        raise BadJsonLine("not UTF-8") from error
     except json.JSONDecodeError as error:
-        raise BadLine(f"not JSON: {error.msg}") from error
+        raise BadJsonLine(f"not JSON: {error.msg}") from error
     except (ValueError, RecursionError) as error:
-        raise BadLine(f"not JSON: {error}") from error
+        raise BadJsonLine(f"not JSON: {error}") from error
     if not isinstance(record, dict):
-        raise BadLine("not a JSON object")
+        raise BadJsonLine("not a JSON object")
     for name in record:
         if name not in FIELDS and name not in PRINTED_ONLY:
-            raise BadLine(f"unknown field {name!r}; there are {', '.join(FIELDS)}")
+            raise BadJsonLine(f"unknown field {name!r}; there are {', '.join(FIELDS)}")
     return JsonRecord(
         _data("value", record.get("value")),
         _data("key", record.get("key")),
@@ -81,8 +81,8 @@ def _data(name: str, value: Any) -> bytes | None:
         try:
             return base64.b64decode(value["base64"], validate=True)
         except ValueError as error:
-            raise BadLine(f"{name} is not valid base64: {error}") from error
-    raise BadLine(f'{name} must be a string, null or {{"base64": "…"}}, not {_shown(value)}')
+            raise BadJsonLine(f"{name} is not valid base64: {error}") from error
+    raise BadJsonLine(f'{name} must be a string, null or {{"base64": "…"}}, not {_shown(value)}')
 
 
 def _headers(headers: Any) -> Headers:
@@ -90,11 +90,11 @@ def _headers(headers: Any) -> Headers:
         return []
     pairs = list(headers.items()) if isinstance(headers, dict) else headers
     if not isinstance(pairs, list):
-        raise BadLine(f"headers must be an object or a list of pairs, not {_shown(headers)}")
+        raise BadJsonLine(f"headers must be an object or a list of pairs, not {_shown(headers)}")
     parsed: Headers = []
     for pair in pairs:
         if not (isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)):
-            raise BadLine(f"headers must hold [name, value] pairs, not {_shown(pair)}")
+            raise BadJsonLine(f"headers must hold [name, value] pairs, not {_shown(pair)}")
         _utf8("header name", pair[0])
         parsed.append((pair[0], _data(f"header {pair[0]!r}", pair[1])))
     return parsed
@@ -104,7 +104,7 @@ def _integer(name: str, value: Any, highest: int, unit: str = "") -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= highest:
-        raise BadLine(f"{name} must be an integer{unit} from 0 up, not {_shown(value)}")
+        raise BadJsonLine(f"{name} must be an integer{unit} from 0 up, not {_shown(value)}")
     return value
 
 
@@ -112,7 +112,7 @@ def _utf8(name: str, text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:  # half of a surrogate pair, escaped as \ud800
-        raise BadLine(f"{name} is not Unicode text") from error
+        raise BadJsonLine(f"{name} is not Unicode text") from error
 
 
 def _shown(value: Any) -> str:

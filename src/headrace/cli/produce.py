@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import typer
 
-from headrace.cli.json_records import BadLine, Headers, JsonRecord, parse_record
+from headrace.cli.json_records import BadJsonLine, Headers, JsonRecord, parse_record
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, Topic, connect, wants_json
 from headrace.cli.output import counted, print_json
 from headrace.core.errors import InvalidConfig
@@ -81,7 +81,7 @@ def _send_all(
     last: dict[int, int] = {}
     pending: deque[Future[RecordMetadata]] = deque()
     count = 0
-    refused: BadLine | None = None
+    refused: BadJsonLine | None = None
 
     def settle(down_to: int) -> None:
         while len(pending) > down_to:
@@ -102,7 +102,7 @@ def _send_all(
                 count += 1
                 pending.append(future)
                 settle(PENDING_MAX)
-        except BadLine as error:
+        except BadJsonLine as error:
             refused = error  # what went before is sent all the same, and counted
         producer.flush()
         settle(0)
@@ -148,8 +148,8 @@ def _from_json(lines: Iterable[bytes], common: JsonRecord) -> Iterator[JsonRecor
     for number, line in enumerate(lines, start=1):
         try:
             record = parse_record(line)
-        except BadLine as error:
-            raise BadLine(f"line {number}: {error}") from error
+        except BadJsonLine as error:
+            raise BadJsonLine(f"line {number}: {error}") from error
         yield record._replace(
             key=common.key if record.key is None else record.key,
             headers=[*common.headers, *record.headers],

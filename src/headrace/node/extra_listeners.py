@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.gateway import Gateway
     from headrace.node.descriptors import DescriptorShares
     from headrace.text.server import TextServer
-    from headrace.web.metrics import Source
+    from headrace.web.metrics import MetricsSource
     from headrace.web.server import WebServer
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class ExtraListeners:
         self,
         config: "BrokerConfig",
         services: "Services",
-        sources: "Sequence[Source]",
+        sources: "Sequence[MetricsSource]",
         descriptors: "DescriptorShares | None" = None,
     ) -> None:
         self._descriptors = descriptors

@@ -9,14 +9,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
+from headrace.gateway import Gateway
 from headrace.text import responses
 from headrace.text.lines import Command, ForeignProtocol, LineReader, Publish, Refusal, Request
-from headrace.text.session import Session
-
-if TYPE_CHECKING:
-    from headrace.text.server import TextServer
+from headrace.text.session import TextSession
+from headrace.text.settings import TextSettings
 
 logger = logging.getLogger(__name__)
 
@@ -34,12 +33,29 @@ REFUSALS_MAX: Final = 50
 LINGER_SECONDS: Final = 1.0
 
 
+class ConnectionOwner(Protocol):
+    """The server as its connections see it."""
+
+    gateway: Gateway
+    settings: TextSettings
+    held_bytes: int
+    """Of lines and payloads that have arrived in part, over all clients."""
+
+    def admit(self, connection: "TextConnection") -> bytes | None:
+        """Take a client on, or the last line for one that is not."""
+        ...
+
+    def remove(self, connection: "TextConnection", ending: "asyncio.Task[None]") -> None:
+        """A client has gone; what it began comes to its end in `ending`."""
+        ...
+
+
 class TextConnection(asyncio.Protocol):
-    def __init__(self, server: "TextServer") -> None:
+    def __init__(self, server: ConnectionOwner) -> None:
         self._server = server
         self._loop = asyncio.get_running_loop()
         self._reader = LineReader(server.settings)
-        self._session = Session(server.gateway, self)
+        self._session = TextSession(server.gateway, self)
         self._inbox: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._requests: deque[Request] = deque()

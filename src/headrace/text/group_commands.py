@@ -7,7 +7,7 @@ from headrace.client.core.models import OffsetSpec
 from headrace.core.ids import TopicPartition
 from headrace.gateway import Gateway
 from headrace.text import options, responses
-from headrace.text.membership import Membership
+from headrace.text.membership import TextMembership
 from headrace.text.offset_spec import CommittedByGroup, parse_offset_spec
 from headrace.text.tokenizer import BadLine, Tokenizer
 
@@ -16,7 +16,7 @@ OFFSETS_USAGE: Final = "OFFSETS <group> [<topic>]"
 RESET_USAGE: Final = "RESET <group> <topic> [PARTITION n] TO <place>"
 
 
-async def commit(gateway: Gateway, membership: Membership, tokens: Tokenizer) -> bytes:
+async def commit(gateway: Gateway, membership: TextMembership, tokens: Tokenizer) -> bytes:
     """The next offset that the group will read; from a member or from outside."""
     group = options.name(tokens, COMMIT_USAGE)
     topic = options.name(tokens, COMMIT_USAGE)

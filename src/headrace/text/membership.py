@@ -30,7 +30,7 @@ _WAIT_MS_MAX: Final = 60_000
 _TOPICS_MAX: Final = 100
 
 
-class Membership:
+class TextMembership:
     """The group of one connection, if it has one."""
 
     def __init__(self, gateway: Gateway) -> None:

@@ -13,7 +13,7 @@ from headrace.text import options, responses
 from headrace.text.consume import consume
 from headrace.text.group_commands import commit, groups, offsets, reset
 from headrace.text.lines import Publish
-from headrace.text.membership import Membership
+from headrace.text.membership import TextMembership
 from headrace.text.output import Output
 from headrace.text.tokenizer import BadLine, Tokenizer
 
@@ -32,13 +32,13 @@ place: BEGINNING, END, an offset, 2026-01-31T12:00:00Z, @ms, -15m, GROUP <group>
 CREATE_USAGE: Final = "CREATE <topic> [PARTITIONS n] [CONFIG name=value]"
 
 
-class Session:
+class TextSession:
     """What one client has asked for; `is_over` after QUIT."""
 
     def __init__(self, gateway: Gateway, out: Output) -> None:
         self._gateway = gateway
         self._out = out
-        self._membership = Membership(gateway)
+        self._membership = TextMembership(gateway)
         self.is_over = False
 
     async def publish(self, run: Sequence[Publish]) -> bytes:

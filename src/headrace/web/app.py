@@ -1,20 +1,23 @@
 """The application: every noun's routes, the documents about them, and a guard in front."""
 
+from functools import cache
 from itertools import chain
 from urllib.parse import unquote
 
+import msgspec
 from starlette.routing import Route, Router
 
+from headrace.web.asgi import SLASH, Receive, Scope, Send
 from headrace.web.cluster import CLUSTER
 from headrace.web.consumers import CONSUMERS
-from headrace.web.endpoint import Endpoint, send_error
 from headrace.web.errors import HttpError
 from headrace.web.groups import GROUPS
 from headrace.web.host_origin_filter import HostOriginFilter
-from headrace.web.operations import SLASH, Operation, Receive, Scope, Send
+from headrace.web.operations import Operation
 from headrace.web.pages import PAGES
 from headrace.web.produce import RECORDS
 from headrace.web.read import READ
+from headrace.web.route_handler import RouteHandler, send_error
 from headrace.web.state import HttpState
 from headrace.web.streams import STREAMS
 from headrace.web.topics import TOPICS
@@ -25,13 +28,22 @@ OPERATIONS: tuple[Operation, ...] = tuple(
 )
 
 
+@cache
+def _openapi_document() -> bytes:
+    from headrace.web.openapi import document  # most servers are never asked for it
+
+    return msgspec.json.encode(document(OPERATIONS))
+
+
 def create_app(state: HttpState) -> HostOriginFilter:
     """An ASGI application over one `HttpState`."""
+    state.openapi_document = _openapi_document
     by_path: dict[str, list[Operation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, []).append(operation)
     routes = [
-        Route(path, endpoint=Endpoint(state, operations)) for path, operations in by_path.items()
+        Route(path, endpoint=RouteHandler(state, operations))
+        for path, operations in by_path.items()
     ]
     # Starlette's router without its application around it: errors are answered by endpoints.
     router = Router(routes=routes, redirect_slashes=False, default=_not_found)

@@ -7,40 +7,15 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace.web.errors import BODIES_FULL, RETRY_AFTER, HttpError
-from headrace.web.operations import Call
+from headrace.web.call import ClientDisconnected, HttpCall
+from headrace.web.errors import HttpError
+from headrace.web.limits import CLOSE
 from headrace.web.validation_messages import validation_message
 
-_CLOSE: Final = (b"connection", b"close")
 _WRONG_TYPE: Final = re.compile("Expected `[^`]+`, got `")
 
 
-class ClientDisconnected(Exception):
-    """The client has closed its connection: there is nobody to answer."""
-
-
-class MemoryBudget:
-    """Bytes of bodies that are not complete or not worked off, over all connections."""
-
-    __slots__ = ("_bytes_max", "used_bytes")
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self.used_bytes = 0
-
-    def resize(self, before: int, now: int) -> None:
-        """A request that held `before` bytes holds so many now, if there is room."""
-        if now > before and self.used_bytes + now - before > self._bytes_max:
-            raise HttpError(
-                BODIES_FULL,
-                "too many large bodies are on their way at once",
-                hint="this may pass: send the request again",
-                headers=(*RETRY_AFTER, _CLOSE),
-            )
-        self.used_bytes += now - before
-
-
-async def chunks(call: Call) -> AsyncIterator[bytes]:
+async def chunks(call: HttpCall) -> AsyncIterator[bytes]:
     """The parts of a stream as they come in; a client that stops in the middle is refused."""
     seconds = call.state.settings.request_timeout_ms / 1000
     while True:
@@ -51,7 +26,7 @@ async def chunks(call: Call) -> AsyncIterator[bytes]:
             return
 
 
-async def _next_part(call: Call, seconds: float) -> MutableMapping[str, Any]:
+async def _next_part(call: HttpCall, seconds: float) -> MutableMapping[str, Any]:
     try:
         async with asyncio.timeout(seconds):
             message = await call.receive()
@@ -60,14 +35,14 @@ async def _next_part(call: Call, seconds: float) -> MutableMapping[str, Any]:
             408,
             "the body stood still, or came too slowly",
             hint="what takes long is sent as a stream of lines, application/x-ndjson",
-            headers=(_CLOSE,),
+            headers=(CLOSE,),
         ) from None
     if message["type"] == "http.disconnect":
         raise ClientDisconnected
     return message
 
 
-async def read_whole(call: Call) -> bytes:
+async def read_whole(call: HttpCall) -> bytes:
     """The whole body, unless it is larger than the listener takes at once, or comes too slowly."""
     settings = call.state.settings
     limit = settings.body_bytes_max
@@ -84,7 +59,7 @@ async def read_whole(call: Call) -> bytes:
     return body
 
 
-async def _read_rest(call: Call, begun: bytes, patience: float) -> bytes:
+async def _read_rest(call: HttpCall, begun: bytes, patience: float) -> bytes:
     """What comes behind the first part. Who sends next to nothing is not waited for either."""
     settings = call.state.settings
     now = asyncio.get_running_loop().time
@@ -106,7 +81,7 @@ def too_large(limit: int) -> HttpError:
         41301,
         f"the body is larger than {limit} bytes",
         hint="send less at once, or stream application/x-ndjson to POST /topics/{topic}",
-        headers=(_CLOSE,),
+        headers=(CLOSE,),
     )
 
 

@@ -5,8 +5,9 @@ import msgspec
 import headrace
 from headrace.client import ConfigEntry, ConfigResource, ResourceType
 from headrace.core.config_keys import ConfigSource
+from headrace.web.call import HttpCall
 from headrace.web.errors import BROKER_NOT_FOUND, HttpError
-from headrace.web.operations import PROXY, Call, Operations
+from headrace.web.operations import PROXY, Operations
 from headrace.web.topics import ChangeQuery, config_changes
 
 CLUSTER = Operations("cluster")
@@ -54,7 +55,7 @@ class ConfigsIn(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @CLUSTER.get("/cluster", "The cluster and its brokers.", response=Cluster)
-async def get_cluster(call: Call) -> Cluster:
+async def get_cluster(call: HttpCall) -> Cluster:
     found = await call.gateway.admin.describe_cluster()
     brokers = [
         Broker(each.node_id, each.host, each.port, each.rack, each.node_id == found.controller_id)
@@ -64,13 +65,13 @@ async def get_cluster(call: Call) -> Cluster:
 
 
 @CLUSTER.get("/brokers", "The numbers of all brokers.", response=Brokers, **PROXY)
-async def list_brokers(call: Call) -> Brokers:
+async def list_brokers(call: HttpCall) -> Brokers:
     found = await call.gateway.admin.describe_cluster()
     return Brokers(sorted(each.node_id for each in found.brokers))
 
 
 @CLUSTER.get("/brokers/{broker}", "One broker.", response=Broker, errors=(404,))
-async def get_broker(call: Call) -> Broker:
+async def get_broker(call: HttpCall) -> Broker:
     return await _broker(call)
 
 
@@ -80,7 +81,7 @@ async def get_broker(call: Call) -> Broker:
     response=list[Config],
     errors=(404,),
 )
-async def broker_configs(call: Call) -> list[Config]:
+async def broker_configs(call: HttpCall) -> list[Config]:
     broker = await _broker(call)
     return await _configs(call, ConfigResource(ResourceType.BROKER, str(broker.broker)))
 
@@ -93,7 +94,7 @@ async def broker_configs(call: Call) -> list[Config]:
     response=list[Config],
     errors=(404, 422),
 )
-async def change_broker_configs(call: Call) -> list[Config]:
+async def change_broker_configs(call: HttpCall) -> list[Config]:
     broker = await _broker(call)
     return await _change(call, ConfigResource(ResourceType.BROKER, str(broker.broker)))
 
@@ -104,7 +105,7 @@ async def change_broker_configs(call: Call) -> list[Config]:
     response=list[Config],
     errors=(404, 422),
 )
-async def topic_configs(call: Call) -> list[Config]:
+async def topic_configs(call: HttpCall) -> list[Config]:
     return await _configs(call, ConfigResource(ResourceType.TOPIC, call.path["topic"]))
 
 
@@ -116,11 +117,11 @@ async def topic_configs(call: Call) -> list[Config]:
     response=list[Config],
     errors=(404, 422),
 )
-async def change_topic_configs(call: Call) -> list[Config]:
+async def change_topic_configs(call: HttpCall) -> list[Config]:
     return await _change(call, ConfigResource(ResourceType.TOPIC, call.path["topic"]))
 
 
-async def _broker(call: Call) -> Broker:
+async def _broker(call: HttpCall) -> Broker:
     number = call.number("broker")
     cluster = await get_cluster(call)
     for broker in cluster.brokers:
@@ -131,14 +132,14 @@ async def _broker(call: Call) -> Broker:
     )
 
 
-async def _change(call: Call, resource: ConfigResource) -> list[Config]:
+async def _change(call: HttpCall, resource: ConfigResource) -> list[Config]:
     await call.gateway.admin.alter_configs(
         {resource: config_changes(call.body.configs)}, validate_only=call.query.dry_run
     )
     return await _configs(call, resource)
 
 
-async def _configs(call: Call, resource: ConfigResource) -> list[Config]:
+async def _configs(call: HttpCall, resource: ConfigResource) -> list[Config]:
     found = (await call.gateway.admin.describe_configs([resource]))[resource]
     return [_config(found[name]) for name in sorted(found)]
 

@@ -9,6 +9,7 @@ from headrace.core.ids import TopicPartition
 from headrace.gateway import MemberSettings
 from headrace.groups.consumer.patterns import matching
 from headrace.web import media
+from headrace.web.call import HttpCall, while_connected
 from headrace.web.consumer_types import (
     WAIT_MS_MAX,
     InstanceMade,
@@ -29,10 +30,9 @@ from headrace.web.errors import (
     HttpError,
 )
 from headrace.web.instances import Instance, UnacknowledgedPositions, new_name
-from headrace.web.operations import PROXY, Call, Operations
+from headrace.web.operations import PROXY, Operations
 from headrace.web.record_formats import RecordOut
 from headrace.web.records_response import RecordsResponse
-from headrace.web.state import while_connected
 
 CONSUMERS = Operations("consumers", PROXY)
 
@@ -49,7 +49,7 @@ _RESPONSE_TYPES = (media.KAFKA_BINARY, media.KAFKA_JSON, media.KAFKA, media.JSON
     response=InstanceMade,
     errors=(409, 422, 429),
 )
-async def create_instance(call: Call) -> InstanceMade:
+async def create_instance(call: HttpCall) -> InstanceMade:
     wanted: NewInstance = call.body or NewInstance()
     group, name = call.path["group"], wanted.id or wanted.name or new_name()
     if name in (".", ".."):
@@ -78,7 +78,7 @@ async def create_instance(call: Call) -> InstanceMade:
 
 
 @CONSUMERS.delete(_BASE, "Close a consumer instance.", status=204, errors=(404,))
-async def delete_instance(call: Call) -> None:
+async def delete_instance(call: HttpCall) -> None:
     await call.state.instances.remove(call.path["group"], call.path["instance"])
 
 
@@ -89,7 +89,7 @@ async def delete_instance(call: Call) -> None:
     status=204,
     errors=(404, 409, 422),
 )
-async def subscribe(call: Call) -> None:
+async def subscribe(call: HttpCall) -> None:
     wanted: Subscription = call.body
     if bool(wanted.topics) == (wanted.topic_pattern is not None):
         raise HttpError(ILLEGAL_STATE, "give topics or a topic_pattern, one of them")
@@ -104,7 +104,7 @@ async def subscribe(call: Call) -> None:
     response=SubscriptionOut,
     errors=(404,),
 )
-async def get_subscription(call: Call) -> SubscriptionOut:
+async def get_subscription(call: HttpCall) -> SubscriptionOut:
     instance = _instance(call)
     if instance.pattern is None:
         return SubscriptionOut(list(instance.topics))
@@ -114,7 +114,7 @@ async def get_subscription(call: Call) -> SubscriptionOut:
 
 
 @CONSUMERS.delete(f"{_BASE}/subscription", "Unsubscribe.", status=204, errors=(404,))
-async def unsubscribe(call: Call) -> None:
+async def unsubscribe(call: HttpCall) -> None:
     instance = _instance(call)
     async with instance.exclusive():
         await instance.unsubscribe()
@@ -127,7 +127,7 @@ async def unsubscribe(call: Call) -> None:
     status=204,
     errors=(404, 409, 422),
 )
-async def assign(call: Call) -> None:
+async def assign(call: HttpCall) -> None:
     instance = _instance(call)
     partitions = [each.where() for each in call.body.partitions]
     async with instance.exclusive():
@@ -140,7 +140,7 @@ async def assign(call: Call) -> None:
     response=Partitions,
     errors=(404,),
 )
-async def get_assignments(call: Call) -> Partitions:
+async def get_assignments(call: HttpCall) -> Partitions:
     return Partitions([PartitionName(*where) for where in _instance(call).member.assignment])
 
 
@@ -151,7 +151,7 @@ async def get_assignments(call: Call) -> Partitions:
     status=204,
     errors=(404, 409, 422),
 )
-async def seek(call: Call) -> None:
+async def seek(call: HttpCall) -> None:
     await _seek(call, {each.where(): each.offset for each in call.body.offsets})
 
 
@@ -162,7 +162,7 @@ async def seek(call: Call) -> None:
     status=204,
     errors=(404, 409, 422),
 )
-async def seek_to_beginning(call: Call) -> None:
+async def seek_to_beginning(call: HttpCall) -> None:
     await _seek(call, {each.where(): EARLIEST for each in call.body.partitions})
 
 
@@ -173,7 +173,7 @@ async def seek_to_beginning(call: Call) -> None:
     status=204,
     errors=(404, 409, 422),
 )
-async def seek_to_end(call: Call) -> None:
+async def seek_to_end(call: HttpCall) -> None:
     await _seek(call, {each.where(): LATEST for each in call.body.partitions})
 
 
@@ -183,7 +183,7 @@ async def seek_to_end(call: Call) -> None:
     response=Offsets,
     errors=(404, 409),
 )
-async def get_positions(call: Call) -> Offsets:
+async def get_positions(call: HttpCall) -> Offsets:
     instance = _instance(call)
     instance.check_reading()
     async with instance.exclusive():
@@ -204,7 +204,7 @@ async def get_positions(call: Call) -> Offsets:
     is_raw=True,
     chooses_media=True,
 )
-async def read_records(call: Call) -> None:
+async def read_records(call: HttpCall) -> None:
     instance = _instance(call)
     call.media = _records_media(call, instance)
     instance.check_reading()
@@ -229,7 +229,7 @@ async def read_records(call: Call) -> None:
     status=204,
     errors=(404, 409, 422),
 )
-async def commit_offsets(call: Call) -> None:
+async def commit_offsets(call: HttpCall) -> None:
     instance = _instance(call)
     wanted: OffsetsToCommit | None = call.body
     async with instance.exclusive():
@@ -254,7 +254,7 @@ async def commit_offsets(call: Call) -> None:
     response=Offsets,
     errors=(404, 409, 422),
 )
-async def get_committed(call: Call) -> Offsets:
+async def get_committed(call: HttpCall) -> Offsets:
     instance = _instance(call)
     wanted: Partitions | None = call.body
     partitions = None if wanted is None else [each.where() for each in wanted.partitions]
@@ -295,7 +295,7 @@ def _number(name: str, *values: int | str | None) -> int | None:
     return int(text)
 
 
-def _records_media(call: Call, instance: Instance) -> str:
+def _records_media(call: HttpCall, instance: Instance) -> str:
     """The format is the instance's; the client may call it by a name that leaves it open."""
     accept = call.header(b"accept")
     try:
@@ -310,11 +310,11 @@ def _records_media(call: Call, instance: Instance) -> str:
         ) from error
 
 
-def _instance(call: Call) -> Instance:
+def _instance(call: HttpCall) -> Instance:
     return call.state.instances.get(call.path["group"], call.path["instance"])
 
 
-async def _seek(call: Call, positions: Mapping[TopicPartition, int | OffsetSpec]) -> None:
+async def _seek(call: HttpCall, positions: Mapping[TopicPartition, int | OffsetSpec]) -> None:
     instance = _instance(call)
     instance.check_reading()
     async with instance.exclusive():

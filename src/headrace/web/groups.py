@@ -9,9 +9,10 @@ import msgspec
 from headrace.client.core.group_models import CommittedOffset, GroupDescription, PartitionLag
 from headrace.client.core.models import EARLIEST, LATEST, OffsetSpec, at_time
 from headrace.core.ids import TopicPartition
+from headrace.web.call import HttpCall
 from headrace.web.consumer_types import Offsets, PartitionName, PartitionOffset
 from headrace.web.errors import GROUP_NOT_FOUND, HttpError, no_partition
-from headrace.web.operations import Call, Operations
+from headrace.web.operations import Operations
 from headrace.web.record_formats import Offset, Timestamp
 
 GROUPS = Operations("groups")
@@ -85,7 +86,7 @@ class Moved(msgspec.Struct):
 
 
 @GROUPS.get("/groups", "All groups.", response=list[GroupListed])
-async def list_groups(call: Call) -> list[GroupListed]:
+async def list_groups(call: HttpCall) -> list[GroupListed]:
     found = await call.gateway.admin.list_groups()
     listed = [GroupListed(each.group_id, each.state, each.group_type) for each in found]
     return sorted(listed, key=lambda each: each.group)
@@ -94,7 +95,7 @@ async def list_groups(call: Call) -> list[GroupListed]:
 @GROUPS.get(
     "/groups/{group}", "One group: its members and their lag.", response=Group, errors=(404,)
 )
-async def get_group(call: Call) -> Group:
+async def get_group(call: HttpCall) -> Group:
     described = await _describe(call)
     members = [
         GroupMember(
@@ -123,12 +124,12 @@ async def get_group(call: Call) -> Group:
     status=204,
     errors=(404, 409),
 )
-async def delete_group(call: Call) -> None:
+async def delete_group(call: HttpCall) -> None:
     await call.gateway.admin.delete_groups([call.path["group"]])
 
 
 @GROUPS.get("/groups/{group}/lag", "How far a group is behind.", response=list[Lag], errors=(404,))
-async def get_lag(call: Call) -> list[Lag]:
+async def get_lag(call: HttpCall) -> list[Lag]:
     await _describe(call)
     return await _lag(call)
 
@@ -138,7 +139,7 @@ async def get_lag(call: Call) -> list[Lag]:
     "What a group has committed: the offset of the next record of each partition.",
     response=Offsets,
 )
-async def get_group_offsets(call: Call) -> Offsets:
+async def get_group_offsets(call: HttpCall) -> Offsets:
     found = await call.gateway.offsets(call.path["group"])
     return Offsets(
         [
@@ -155,7 +156,7 @@ async def get_group_offsets(call: Call) -> Offsets:
     status=204,
     errors=(404, 409, 422),
 )
-async def commit_group_offsets(call: Call) -> None:
+async def commit_group_offsets(call: HttpCall) -> None:
     wanted: Offsets = call.body
     await call.gateway.commit(
         call.path["group"],
@@ -173,7 +174,7 @@ async def commit_group_offsets(call: Call) -> None:
     response=list[Moved],
     errors=(404, 409, 422),
 )
-async def reset_group(call: Call) -> list[Moved]:
+async def reset_group(call: HttpCall) -> list[Moved]:
     wanted: Reset = call.body
     ways = (wanted.to, wanted.offset, wanted.timestamp, wanted.back_ms, wanted.shift_by)
     if sum(way is not None for way in ways) != 1:
@@ -191,7 +192,7 @@ async def reset_group(call: Call) -> list[Moved]:
 
 
 async def _chosen(
-    call: Call, wanted: Reset, before: Mapping[TopicPartition, int]
+    call: HttpCall, wanted: Reset, before: Mapping[TopicPartition, int]
 ) -> list[TopicPartition]:
     if wanted.topics is None and wanted.partitions is None:
         if not before:
@@ -214,7 +215,7 @@ async def _chosen(
 
 
 async def _target_offset(
-    call: Call, wanted: Reset, where: TopicPartition, before: int | None
+    call: HttpCall, wanted: Reset, where: TopicPartition, before: int | None
 ) -> int:
     spec: OffsetSpec | None = None
     if wanted.to is not None:
@@ -234,7 +235,7 @@ async def _target_offset(
     return min(max(before + (wanted.shift_by or 0), first), end)
 
 
-async def _describe(call: Call) -> GroupDescription:
+async def _describe(call: HttpCall) -> GroupDescription:
     name = call.path["group"]
     found = (await call.gateway.admin.describe_groups([name])).get(name)
     if found is None or found.state == "Dead":
@@ -244,7 +245,7 @@ async def _describe(call: Call) -> GroupDescription:
     return found
 
 
-async def _lag(call: Call) -> list[Lag]:
+async def _lag(call: HttpCall) -> list[Lag]:
     found = await call.gateway.admin.group_lag(call.path["group"])
     return [_shown(each) for each in sorted(found, key=lambda each: each.partition)]
 

@@ -11,9 +11,9 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Final
 
-from headrace.web.endpoint import send_bytes, send_error
+from headrace.web.asgi import Receive, Scope, Send
 from headrace.web.errors import HttpError
-from headrace.web.operations import Receive, Scope, Send
+from headrace.web.route_handler import send_bytes, send_error
 from headrace.web.settings import WebSettings
 
 _HOSTS_HINT = "use localhost or the broker's address, or name the host in http.allowed.hosts"

@@ -1,13 +1,10 @@
 """What the HTTP API tells about itself in /metrics."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sized
+from typing import Final
 
 from headrace.core.metrics import Family, Metric, Sample
-
-if TYPE_CHECKING:
-    from headrace.web.state import HttpState
 
 REQUESTS: Final = Metric(
     "headrace_http_requests_total",
@@ -38,12 +35,14 @@ class RequestCounts:
 class HttpMetrics:
     """A source for `metrics.render`."""
 
-    def __init__(self, state: "HttpState") -> None:
-        self._state = state
+    def __init__(self, request_counts: RequestCounts, streams: Sized, instances: Sized) -> None:
+        self._request_counts = request_counts
+        self._streams = streams
+        self._instances = instances
 
     def collect(self) -> Iterable[Family]:
         return (
-            Family(REQUESTS, self._state.request_counts.samples()),
-            STREAMS.of(((), len(self._state.stream_limit))),
-            INSTANCES.of(((), len(self._state.instances))),
+            Family(REQUESTS, self._request_counts.samples()),
+            STREAMS.of(((), len(self._streams))),
+            INSTANCES.of(((), len(self._instances))),
         )

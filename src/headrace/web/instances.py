@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from math import inf
-from typing import Final
+from typing import Final, Protocol
 from uuid import uuid4
 
 from headrace.client.core.fetched import Wants
@@ -24,7 +24,6 @@ from headrace.web.errors import (
     TOO_MANY,
     HttpError,
 )
-from headrace.web.operations import Call
 from headrace.web.settings import WebSettings
 
 logger = logging.getLogger(__name__)
@@ -33,6 +32,14 @@ Records = dict[TopicPartition, list[Record]]
 _CHECKS_PER_TIMEOUT = 10
 # How long the end of an instance waits for the request that it is serving.
 _LAST_RESPONSE_SECONDS: Final = 1.0
+
+
+class Abortable(Protocol):
+    """A request that is being answered."""
+
+    def abort(self) -> None:
+        """Drop its connection, with what its client has not read yet."""
+        ...
 
 
 class UnacknowledgedPositions(dict[TopicPartition, int]):
@@ -76,7 +83,7 @@ class Instance:
         self._delivered = False
         self._unacknowledged = unacknowledged
         self._polling: asyncio.Future[Records] | None = None
-        self._responding: Call | None = None
+        self._responding: Abortable | None = None
         self._is_closed = False
 
     @property
@@ -130,7 +137,7 @@ class Instance:
             yield
 
     @asynccontextmanager
-    async def responding(self, call: Call) -> AsyncIterator[None]:
+    async def responding(self, call: Abortable) -> AsyncIterator[None]:
         """A turn whose answer may take as long as its client likes, unless the instance ends."""
         async with self.exclusive():
             self._responding = call

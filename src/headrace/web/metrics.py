@@ -17,13 +17,13 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 SAMPLES_AT_ONCE: Final = 200
 
 
-class Source(Protocol):
+class MetricsSource(Protocol):
     """Anything that has metrics to tell."""
 
     def collect(self) -> Iterable[Family] | Awaitable[Iterable[Family]]: ...
 
 
-async def render(sources: Sequence[Source]) -> bytes:
+async def render(sources: Sequence[MetricsSource]) -> bytes:
     """The metrics of all sources; a family that several have is told once, by the first."""
     pieces: list[bytes] = []
     lines: list[str] = []

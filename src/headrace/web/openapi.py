@@ -9,8 +9,9 @@ import msgspec
 
 import headrace
 from headrace.web import media
+from headrace.web.call import INT32_MAX, PATH_PARAMETERS
 from headrace.web.errors import ErrorBody
-from headrace.web.operations import HEADERS, INT32_MAX, PATH_PARAMETERS, Operation
+from headrace.web.operations import HEADERS, Operation
 
 # What any route may be refused with: the filter of hosts, the limits of the listener, the query,
 # the answer's type, a time-out while waiting for the body.

@@ -9,9 +9,10 @@ import msgspec
 
 from headrace.core.errors import HeadraceError
 from headrace.web import media
+from headrace.web.call import HttpCall
 from headrace.web.errors import RETRY_AFTER, HttpError
 from headrace.web.metrics import CONTENT_TYPE, render
-from headrace.web.operations import PROXY, Call, Operations
+from headrace.web.operations import PROXY, Operations
 
 PAGES = Operations("about")
 
@@ -30,17 +31,17 @@ class Health(msgspec.Struct):
 
 
 @PAGES.get("/", "An empty object, as REST Proxy answers here.", response=dict[str, Any], **PROXY)
-async def root(_: Call) -> dict[str, Any]:
+async def root(_: HttpCall) -> dict[str, Any]:
     return {}
 
 
 @PAGES.get("/healthz", "Whether the process answers.", response=Health)
-async def healthz(_: Call) -> Health:
+async def healthz(_: HttpCall) -> Health:
     return Health("ok")
 
 
 @PAGES.get("/readyz", "Whether requests can be served.", response=Health, errors=(503,))
-async def readyz(call: Call) -> Health:
+async def readyz(call: HttpCall) -> Health:
     try:
         async with asyncio.timeout(_READY_SECONDS):
             await call.gateway.admin.describe_cluster()
@@ -58,19 +59,19 @@ async def readyz(call: Call) -> Health:
     response=str,
     produces=(CONTENT_TYPE,),
 )
-async def metrics(call: Call) -> bytes:
+async def metrics(call: HttpCall) -> bytes:
     return await render(call.state.sources)
 
 
 @PAGES.get("/openapi.json", "This document.", response=dict[str, Any])
-async def openapi(_: Call) -> bytes:
-    return _document()
+async def openapi(call: HttpCall) -> bytes:
+    return call.state.openapi_document()
 
 
 @PAGES.get(
     "/docs", "This API for people, to read and to try.", response=str, produces=(media.HTML,)
 )
-async def docs(call: Call) -> bytes:
+async def docs(call: HttpCall) -> bytes:
     return _asset(call, "docs.html")
 
 
@@ -81,24 +82,16 @@ async def docs(call: Call) -> bytes:
     produces=("text/javascript; charset=utf-8", "text/css"),
     errors=(404,),
 )
-async def docs_asset(call: Call) -> bytes:
+async def docs_asset(call: HttpCall) -> bytes:
     return _asset(call, call.path["asset"])
 
 
 @PAGES.get("/favicon.ico", "Browsers ask for one; there is none.", status=204)
-async def favicon(_: Call) -> None:
+async def favicon(_: HttpCall) -> None:
     return None
 
 
-@cache
-def _document() -> bytes:
-    from headrace.web.app import OPERATIONS
-    from headrace.web.openapi import document
-
-    return msgspec.json.encode(document(OPERATIONS))
-
-
-def _asset(call: Call, name: str) -> bytes:
+def _asset(call: HttpCall, name: str) -> bytes:
     content = _assets().get(name)
     if content is None:
         raise HttpError(404, f"this page has no part {name[:40]!r}")

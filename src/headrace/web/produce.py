@@ -13,7 +13,7 @@ import msgspec
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.gateway import IdempotencyKeyReused, NotAttempted, OutRecord, Produced
 from headrace.web import bodies, media
-from headrace.web.endpoint import send_response
+from headrace.web.call import HttpCall
 from headrace.web.errors import (
     FORBIDDEN,
     NOT_ALLOWED,
@@ -23,10 +23,11 @@ from headrace.web.errors import (
     HttpError,
     is_transient,
 )
-from headrace.web.operations import Call, Operations
+from headrace.web.operations import Operations
 from headrace.web.produce_stream import StreamSummary, produce_failure, produce_lines
 from headrace.web.record_counts import count_records, records_at_most
 from headrace.web.record_formats import RecordIn, out_records
+from headrace.web.route_handler import send_response
 
 RECORDS = Operations("produce")
 
@@ -110,7 +111,7 @@ _RESPONSE_TYPES = (*media.PROXY, media.NDJSON)
     headers=("Idempotency-Key",),
     is_raw=True,
 )
-async def to_topic(call: Call) -> None:
+async def to_topic(call: HttpCall) -> None:
     await _produce(call, None)
 
 
@@ -126,11 +127,11 @@ async def to_topic(call: Call) -> None:
     headers=("Idempotency-Key",),
     is_raw=True,
 )
-async def to_partition(call: Call) -> None:
+async def to_partition(call: HttpCall) -> None:
     await _produce(call, call.number("partition"))
 
 
-async def _produce(call: Call, partition: int | None) -> None:
+async def _produce(call: HttpCall, partition: int | None) -> None:
     offered = media.content_type(call.header(b"content-type"), _REQUEST_TYPES)
     if offered == media.NDJSON:
         if call.header(b"idempotency-key") is not None:
@@ -154,7 +155,7 @@ async def _produce(call: Call, partition: int | None) -> None:
     await send_response(call, _status(produced), await _response(call, produced))
 
 
-async def _check_count(call: Call, body: bytes, limit: int) -> None:
+async def _check_count(call: HttpCall, body: bytes, limit: int) -> None:
     """Refuse too many records before any is made."""
     if records_at_most(body) <= limit:
         return
@@ -180,7 +181,7 @@ def _slices(items: Sequence[T]) -> Iterator[Sequence[T]]:
         yield items[start : start + SLICE_RECORDS]
 
 
-async def _append(call: Call, records: Sequence[OutRecord]) -> list[Produced]:
+async def _append(call: HttpCall, records: Sequence[OutRecord]) -> list[Produced]:
     """Slice after slice; where one cannot be sent, what comes behind it fails like it."""
     now = asyncio.get_running_loop().time
     deadline = now() + call.query.timeout_ms / 1000
@@ -202,7 +203,7 @@ async def _append(call: Call, records: Sequence[OutRecord]) -> list[Produced]:
     return produced
 
 
-async def _append_once(call: Call, records: Sequence[OutRecord], key: str) -> list[Produced]:
+async def _append_once(call: HttpCall, records: Sequence[OutRecord], key: str) -> list[Produced]:
     try:
         return await call.gateway.produce(
             call.path["topic"],
@@ -221,7 +222,7 @@ def _status(produced: Sequence[Produced]) -> int:
     return 200 if codes.isdisjoint(FORBIDDEN) else 403
 
 
-async def _response(call: Call, produced: Sequence[Produced]) -> ProduceAnswer | bytes:
+async def _response(call: HttpCall, produced: Sequence[Produced]) -> ProduceAnswer | bytes:
     if len(produced) <= SLICE_RECORDS:
         return ProduceAnswer(_offsets(produced))
     head, tail = _encode(ProduceAnswer([])).split(b"[]")
@@ -257,7 +258,7 @@ def _code(error: HeadraceError) -> int:
     )
 
 
-def _idempotency_key(call: Call) -> str | None:
+def _idempotency_key(call: HttpCall) -> str | None:
     given = call.header(b"idempotency-key")
     if given is None:
         return None

@@ -12,8 +12,7 @@ import msgspec
 from headrace.core.errors import HeadraceError
 from headrace.gateway import OutRecord
 from headrace.web import bodies, media
-from headrace.web.bodies import ClientDisconnected
-from headrace.web.endpoint import send_response
+from headrace.web.call import ClientDisconnected, HttpCall
 from headrace.web.errors import (
     PARTITION_NOT_FOUND,
     TOPIC_NOT_FOUND,
@@ -21,8 +20,8 @@ from headrace.web.errors import (
     HttpError,
     http_error_of,
 )
-from headrace.web.operations import Call
 from headrace.web.record_formats import RecordIn, out_records
+from headrace.web.route_handler import send_response
 
 BATCH_BYTES = 64 * 1024
 SLICE_LINES = 1000
@@ -110,7 +109,7 @@ def in_slices(batch: bytes) -> Iterator[bytes]:
 class _ProduceStream:
     """One stream of lines into one topic."""
 
-    def __init__(self, call: Call, partition: int | None, acks: int, timeout_ms: int) -> None:
+    def __init__(self, call: HttpCall, partition: int | None, acks: int, timeout_ms: int) -> None:
         self._call = call
         self._topic = call.path["topic"]
         self._partition = partition
@@ -248,7 +247,7 @@ def produce_failure(error: HeadraceError) -> HttpError:
     return told
 
 
-async def produce_lines(call: Call, partition: int | None, acks: int, timeout_ms: int) -> None:
+async def produce_lines(call: HttpCall, partition: int | None, acks: int, timeout_ms: int) -> None:
     """Append every line of the body as a record."""
     try:
         await _ProduceStream(call, partition, acks, timeout_ms).run()

@@ -9,10 +9,10 @@ from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.gateway import ReadResult
 from headrace.protocol.records.decode import Record
 from headrace.web import media
+from headrace.web.call import HttpCall, while_connected
 from headrace.web.errors import HttpError, no_partition
-from headrace.web.operations import Call, Operations
+from headrace.web.operations import Operations
 from headrace.web.record_formats import Offset, RecordOut, Timestamp, record_texts
-from headrace.web.state import while_connected
 
 READ = Operations("read")
 
@@ -53,7 +53,7 @@ class ReadQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     errors=(404, 416, 422),
     is_raw=True,
 )
-async def read_partition(call: Call) -> None:
+async def read_partition(call: HttpCall) -> None:
     query: ReadQuery = call.query
     if query.offset is not None and query.timestamp is not None:
         raise HttpError(422, "give an offset or a timestamp, not both")
@@ -67,7 +67,7 @@ def _size(record: Record) -> int:
 class _RecordsResponse:
     """Writes records as they are read, in small pieces, at the pace of the client."""
 
-    def __init__(self, call: Call, query: ReadQuery) -> None:
+    def __init__(self, call: HttpCall, query: ReadQuery) -> None:
         self._call = call
         self._query = query
         self._topic = call.path["topic"]

@@ -6,10 +6,9 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import TopicPartition
 from headrace.protocol.records.decode import Record
 from headrace.web import media
-from headrace.web.bodies import ClientDisconnected
+from headrace.web.call import ClientDisconnected, HttpCall
 from headrace.web.errors import HttpError
 from headrace.web.instances import Instance, Records
-from headrace.web.operations import Call
 from headrace.web.record_formats import is_json, record_texts
 
 SLICE_RECORDS = 300
@@ -24,7 +23,7 @@ class _ResponseFull(Exception):
 class RecordsResponse:
     """What is polled, written in pieces as it comes, until time is up or the answer is full."""
 
-    def __init__(self, call: Call, instance: Instance, max_bytes: int) -> None:
+    def __init__(self, call: HttpCall, instance: Instance, max_bytes: int) -> None:
         self._call = call
         self._instance = instance
         self._bytes_max = max_bytes

@@ -17,10 +17,10 @@ from uvicorn.server import ServerState
 
 from headrace.core.shared_calls import call_each
 from headrace.web.app import create_app
+from headrace.web.asgi import CONNECTION
 from headrace.web.errors import ErrorBody
 from headrace.web.host_origin_filter import DateHeader
-from headrace.web.metrics import Source
-from headrace.web.operations import CONNECTION
+from headrace.web.metrics import MetricsSource
 from headrace.web.settings import WebSettings
 from headrace.web.state import HttpState
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 RESPONSES_SECONDS = 2.0
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """One connection: bounded headers, in bounded time, and errors as JSON."""
 
     settings: WebSettings
@@ -161,13 +161,13 @@ async def serve(
     gateway: "Gateway",
     settings: WebSettings,
     *,
-    sources: Sequence[Source] = (),
+    sources: Sequence[MetricsSource] = (),
 ) -> WebServer:
     """Open the listener on the running loop; port 0 takes any free one."""
     http_state = HttpState(gateway, settings, sources=sources)
     config = Config(
         create_app(http_state),
-        http=Connection,
+        http=HttpConnection,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -182,7 +182,7 @@ async def serve(
     server_state.default_headers = []
     date = DateHeader(server_state.default_headers)
 
-    class Bound(Connection):
+    class Bound(HttpConnection):
         pass
 
     Bound.settings, Bound.date = settings, date

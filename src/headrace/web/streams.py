@@ -16,11 +16,10 @@ from headrace.core.ids import TopicPartition
 from headrace.gateway import RecordStream
 from headrace.protocol.records.decode import Record
 from headrace.web import media
-from headrace.web.bodies import ClientDisconnected
+from headrace.web.call import INT32_MAX, ClientDisconnected, HttpCall, while_connected
 from headrace.web.errors import OFFSET_OUT_OF_RANGE, HttpError, http_error_of, no_partition
-from headrace.web.operations import INT32_MAX, Call, Operations
+from headrace.web.operations import Operations
 from headrace.web.record_formats import Offset, PartitionNumber, Timestamp, record_texts
-from headrace.web.state import while_connected
 
 STREAMS = Operations("streams")
 
@@ -58,7 +57,7 @@ class StreamQuery(
     headers=("Last-Event-ID",),
     is_raw=True,
 )
-async def stream_topic(call: Call) -> None:
+async def stream_topic(call: HttpCall) -> None:
     with call.state.stream_limit:
         starts = await _starts(call)
         await _check_offsets(call, starts)
@@ -71,7 +70,7 @@ async def stream_topic(call: Call) -> None:
             raise
 
 
-async def _starts(call: Call) -> dict[TopicPartition, int | OffsetSpec]:
+async def _starts(call: HttpCall) -> dict[TopicPartition, int | OffsetSpec]:
     """Every partition to be followed, with the place where it begins."""
     query: StreamQuery = call.query
     topic = call.path["topic"]
@@ -87,7 +86,7 @@ async def _starts(call: Call) -> dict[TopicPartition, int | OffsetSpec]:
     return {TopicPartition(topic, number): start.get(number, EARLIEST) for number in chosen}
 
 
-async def _check_offsets(call: Call, starts: Mapping[TopicPartition, int | OffsetSpec]) -> None:
+async def _check_offsets(call: HttpCall, starts: Mapping[TopicPartition, int | OffsetSpec]) -> None:
     """Refuse offsets that are not there before the stream begins, while it can be told."""
     given = {where: start for where, start in starts.items() if isinstance(start, int)}
     admin = call.gateway.admin
@@ -164,7 +163,7 @@ async def _ids(follower: RecordStream) -> EventIds:
 class _RecordEvents:
     """One client that follows one topic."""
 
-    def __init__(self, call: Call, starts: Mapping[TopicPartition, int | OffsetSpec]) -> None:
+    def __init__(self, call: HttpCall, starts: Mapping[TopicPartition, int | OffsetSpec]) -> None:
         self._call = call
         self._topic = call.path["topic"]
         self._starts = dict(starts)

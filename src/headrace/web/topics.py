@@ -12,8 +12,9 @@ from headrace.client.core.models import (
     TopicDescription,
 )
 from headrace.core.ids import TopicPartition
+from headrace.web.call import INT32_MAX, HttpCall
 from headrace.web.errors import INTERNAL_TOPIC, HttpError, no_partition
-from headrace.web.operations import INT32_MAX, PROXY, Call, Operations
+from headrace.web.operations import PROXY, Operations
 
 TOPICS = Operations("topics")
 
@@ -96,7 +97,7 @@ class LogStart(msgspec.Struct):
     response=list[str],
     **{**PROXY, "query": TopicsQuery},
 )
-async def list_topics(call: Call) -> list[str]:
+async def list_topics(call: HttpCall) -> list[str]:
     found = await call.gateway.admin.list_topics(internal=call.query.internal)
     return sorted(topic.name for topic in found)
 
@@ -110,7 +111,7 @@ async def list_topics(call: Call) -> list[str]:
     status=201,
     errors=(409, 422),
 )
-async def create_topic(call: Call) -> Topic:
+async def create_topic(call: HttpCall) -> Topic:
     wanted: TopicIn = call.body
     new = NewTopic(
         wanted.name,
@@ -131,7 +132,7 @@ async def create_topic(call: Call) -> Topic:
     errors=(404, 422),
     **PROXY,
 )
-async def get_topic(call: Call) -> Topic:
+async def get_topic(call: HttpCall) -> Topic:
     return await _topic(call, call.path["topic"])
 
 
@@ -143,7 +144,7 @@ async def get_topic(call: Call) -> Topic:
     response=Topic,
     errors=(404, 422),
 )
-async def change_topic(call: Call) -> Topic:
+async def change_topic(call: HttpCall) -> Topic:
     name, change, dry_run = call.path["topic"], call.body, call.query.dry_run
     before = await _topic(call, name)
     if change.configs:
@@ -162,7 +163,7 @@ async def change_topic(call: Call) -> Topic:
     status=204,
     errors=(404, 422),
 )
-async def delete_topic(call: Call) -> None:
+async def delete_topic(call: HttpCall) -> None:
     _refuse_internal(await _describe(call, call.path["topic"]))
     await call.gateway.admin.delete_topics([call.path["topic"]])
 
@@ -174,7 +175,7 @@ async def delete_topic(call: Call) -> None:
     errors=(404, 422),
     **PROXY,
 )
-async def list_partitions(call: Call) -> list[Partition]:
+async def list_partitions(call: HttpCall) -> list[Partition]:
     return _partitions(await _describe(call, call.path["topic"]))
 
 
@@ -185,7 +186,7 @@ async def list_partitions(call: Call) -> list[Partition]:
     errors=(404, 422),
     **PROXY,
 )
-async def get_partition(call: Call) -> Partition:
+async def get_partition(call: HttpCall) -> Partition:
     return await find_partition(call)
 
 
@@ -196,7 +197,7 @@ async def get_partition(call: Call) -> Partition:
     errors=(404, 422),
     **PROXY,
 )
-async def get_offsets(call: Call) -> PartitionOffsets:
+async def get_offsets(call: HttpCall) -> PartitionOffsets:
     await find_partition(call)
     where = TopicPartition(call.path["topic"], call.number("partition"))
     first = await call.gateway.admin.list_offsets({where: EARLIEST})
@@ -211,7 +212,7 @@ async def get_offsets(call: Call) -> PartitionOffsets:
     response=LogStart,
     errors=(404, 416, 422),
 )
-async def delete_records(call: Call) -> LogStart:
+async def delete_records(call: HttpCall) -> LogStart:
     number, topic = call.number("partition"), await _describe(call, call.path["topic"])
     _refuse_internal(topic)
     where = TopicPartition(topic.name, _numbered(topic, number).partition)
@@ -227,7 +228,7 @@ def config_changes(configs: dict[str, str | None]) -> list[ConfigChange]:
     ]
 
 
-async def find_partition(call: Call) -> Partition:
+async def find_partition(call: HttpCall) -> Partition:
     """The partition that the path names; the error says whether it or the topic is missing."""
     number = call.number("partition")
     return _numbered(await _describe(call, call.path["topic"]), number)
@@ -249,7 +250,7 @@ def _refuse_internal(topic: TopicDescription) -> None:
         )
 
 
-async def _topic(call: Call, name: str) -> Topic:
+async def _topic(call: HttpCall, name: str) -> Topic:
     described = await _describe(call, name)
     resource = ConfigResource(ResourceType.TOPIC, name)
     configs = (await call.gateway.admin.describe_configs([resource]))[resource]
@@ -257,7 +258,7 @@ async def _topic(call: Call, name: str) -> Topic:
     return Topic(name, values, _partitions(described))
 
 
-async def _describe(call: Call, name: str) -> TopicDescription:
+async def _describe(call: HttpCall, name: str) -> TopicDescription:
     return (await call.gateway.admin.describe_topics([name]))[name]
 
 

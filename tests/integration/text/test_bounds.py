@@ -12,7 +12,7 @@ import pytest
 
 from headrace.gateway import Gateway, OutRecord
 from headrace.text.server import TextServer, TextSettings, serve
-from headrace.text.session import Session
+from headrace.text.session import TextSession
 from tests.support.gateways import gateway_of
 from tests.support.processes import memory
 from tests.support.text_client import TextClient
@@ -105,7 +105,7 @@ async def test_a_fault_of_ours_is_told_before_the_connection_is_closed(
     async def broken(*_: object) -> bytes:
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr(Session, "_topics", broken)
+    monkeypatch.setattr(TextSession, "_topics", broken)
     async with server_with(tmp_path) as (_, server), client_of(server) as client:
         (told,) = await client.ask("TOPICS")
         assert told.startswith("ERR UNKNOWN_SERVER_ERROR ")

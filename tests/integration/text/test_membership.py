@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from headrace.client import NewTopic, TopicPartition
 from headrace.gateway import Gateway, GatewayMember, OutRecord
-from headrace.text.membership import Membership
+from headrace.text.membership import TextMembership
 from headrace.text.tokenizer import Tokenizer
 from tests.support.gateways import gateway_of
 
@@ -53,7 +53,7 @@ async def test_a_partition_that_went_and_came_back_is_not_set_back(tmp_path: Pat
         await gateway.admin.create_topics([NewTopic("orders", 2)])
         every = [OutRecord(b"v", None, number % 2) for number in range(20)]
         await gateway.produce("orders", every)
-        membership = Membership(gateway)
+        membership = TextMembership(gateway)
         await membership.join(Tokenizer(b"g orders"))
         member = membership._member
         assert member is not None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.cli.json_records import BadLine, JsonRecord, json_data, json_headers, parse_record
+from headrace.cli.json_records import BadJsonLine, JsonRecord, json_data, json_headers, parse_record
 
 
 def test_every_field_of_a_line_is_read() -> None:
@@ -45,5 +45,5 @@ def test_headers_may_repeat_and_bytes_may_be_anything() -> None:
     ],
 )
 def test_a_line_that_is_no_record_is_refused_with_the_reason(line: bytes, reason: str) -> None:
-    with pytest.raises(BadLine, match=reason):
+    with pytest.raises(BadJsonLine, match=reason):
         parse_record(line)

@@ -15,7 +15,7 @@ from headrace.node.node import Node
 from headrace.text.connection import TextConnection
 from headrace.text.session import HELP
 from headrace.web.app import OPERATIONS
-from headrace.web.server import Connection
+from headrace.web.server import HttpConnection
 from tests.support.nodes import running_node
 
 KERNEL_BYTES = 4 * 1024
@@ -83,7 +83,7 @@ async def deaf_client(
         while not (new := set(connections()) - before):
             await asyncio.sleep(0)
         (connection,) = new
-        transport = connection.transport if isinstance(connection, Connection) else None
+        transport = connection.transport if isinstance(connection, HttpConnection) else None
         if isinstance(connection, TextConnection):
             transport = connection._transport
         assert transport is not None

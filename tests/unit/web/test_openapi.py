@@ -5,8 +5,8 @@ import re
 from typing import Any
 
 from headrace.web.app import OPERATIONS
+from headrace.web.call import PATH_PARAMETERS
 from headrace.web.openapi import document
-from headrace.web.operations import PATH_PARAMETERS
 
 DOCUMENT = document(OPERATIONS)
 

@@ -7,10 +7,10 @@ import pytest
 
 from headrace.web import bodies
 from headrace.web.consumer_types import NewInstance
-from headrace.web.endpoint import read_query
 from headrace.web.errors import HttpError
 from headrace.web.groups import Reset
 from headrace.web.produce import ProduceBody, ProduceQuery
+from headrace.web.route_handler import read_query
 from headrace.web.topics import ChangeQuery, DeleteRecordsQuery, TopicIn, TopicsQuery
 
 

@@ -90,7 +90,7 @@ class Watching:
         self._server: MetricsServer | None = None
         self._screen: Screen | None = None
         self._spark: SparkSession | None = None
-        self._listener: Listener | None = None
+        self._listener: ProgressListener | None = None
         self._running: dict[str, str] = {}
         self._changed = threading.Condition()
 
@@ -128,7 +128,7 @@ class Watching:
             self._server = MetricsServer(metrics, self._counters)
         if terminal:
             self._screen = open_screen()
-        self._spark, self._listener = spark, Listener(self)
+        self._spark, self._listener = spark, ProgressListener(self)
         spark.streams.addListener(self._listener)
 
     def close(self) -> None:
@@ -219,7 +219,7 @@ class Watching:
         self._report_at = ended + max(REPORT_EVERY_SECONDS, (ended - began) / REPORT_SHARE_MAX)
 
 
-class Listener(StreamingQueryListener):
+class ProgressListener(StreamingQueryListener):
     """Takes Spark's events to plain calls; what goes wrong there must not reach the query."""
 
     def __init__(self, watching: Watching) -> None:

@@ -10,8 +10,10 @@ import msgspec
 
 from headrace.core.errors import HeadraceError
 from headrace.web import bodies, media
+from headrace.web.asgi import Receive, Scope, Send
+from headrace.web.call import ClientDisconnected, HttpCall
 from headrace.web.errors import HttpError, http_error_of
-from headrace.web.operations import Call, Operation, Receive, Scope, Send
+from headrace.web.operations import Operation
 from headrace.web.validation_messages import validation_message
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ _encode = msgspec.json.Encoder().encode
 _QUERY_FIELDS_MAX = 100
 
 
-class Endpoint:
+class RouteHandler:
     """All operations of one path, as an ASGI application."""
 
     def __init__(self, state: "HttpState", operations: Sequence[Operation]) -> None:
@@ -47,14 +49,14 @@ class Endpoint:
                 self._state.request_counts.add(method, self._path, message["status"])
             await send(message)
 
-        call = Call(self._state, scope, receive, counted)
+        call = HttpCall(self._state, scope, receive, counted)
         try:
             await self._serve(call, method)
         finally:
             if call.held_bytes:
                 call.hold_bytes(0)
 
-    async def _serve(self, call: Call, method: str) -> None:
+    async def _serve(self, call: HttpCall, method: str) -> None:
         scope = call.scope
         try:
             operation = self._by_method.get(method)
@@ -70,7 +72,7 @@ class Endpoint:
             if operation.body is not None:
                 call.body = await self._body(call, operation)
             result = await operation.handler(call)
-        except bodies.ClientDisconnected:
+        except ClientDisconnected:
             return
         except asyncio.CancelledError:
             if call.is_interrupted:
@@ -86,7 +88,7 @@ class Endpoint:
             return
         await send_response(call, operation.status, result)
 
-    async def _body(self, call: Call, operation: Operation) -> Any:
+    async def _body(self, call: HttpCall, operation: Operation) -> Any:
         body = await bodies.read_whole(call)
         if not body and not operation.body_required:
             return None
@@ -129,7 +131,7 @@ def read_query(text: bytes, kind: type[msgspec.Struct]) -> Any:
         ) from None
 
 
-async def send_response(call: Call, status: int, result: Any) -> None:
+async def send_response(call: HttpCall, status: int, result: Any) -> None:
     """A whole answer: a value as JSON, bytes as they are, None as no content."""
     if result is None:
         await send_bytes(call.send, 204 if status == 200 else status, b"", [])
