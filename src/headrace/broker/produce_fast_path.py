@@ -260,16 +260,16 @@ class _DelayedFastProduce:
     def committed(self, outcome: ErrorCode) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._finish(outcome, -1 if outcome else self._info.first_offset)
+        self._finish(outcome)
 
     def _timed_out(self) -> None:
-        self._finish(ErrorCode.REQUEST_TIMED_OUT, self._info.first_offset)
+        self._finish(ErrorCode.REQUEST_TIMED_OUT)
 
-    def _finish(self, outcome: ErrorCode, base_offset: int) -> None:
+    def _finish(self, outcome: ErrorCode) -> None:
         slot, self._slot = self._slot, None
         if slot is None:
             return
-        _, _, time_ms, log_start, _ = self._info
+        base_offset, _, time_ms, log_start, _ = self._info
         fast_path = self._fast_path
         frame = fast_path.response_frame(
             self.correlation_id, outcome, base_offset, time_ms, log_start

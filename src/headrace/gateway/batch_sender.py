@@ -12,12 +12,12 @@ from headrace.client.aio.client import AsyncClient
 from headrace.client.core.errors import error_for
 from headrace.client.core.lookups import STALE_METADATA, partition_error
 from headrace.client.core.models import ConfigResource, ResourceType
+from headrace.client.core.produce_outcome import ProduceOutcome, failure_outcome, response_outcome
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
 from headrace.gateway.batches import Batch, BatchEncoder
 from headrace.gateway.topics import Topics
 from headrace.gateway.values import DuplicateWithoutOffset, NotAttempted, TooManyRecords
-from headrace.network.errors import ConnectFailed
 from headrace.network.send_request import SHARED_CHANNEL, SendRequest
 from headrace.protocol.message import Message
 from headrace.protocol.messages.produce import (
@@ -34,22 +34,6 @@ _LIMIT_KEY: Final = "max.message.bytes"
 # How much longer to wait for an answer than the broker may take.
 _RESPONSE_MARGIN_MS: Final = 2_000
 _LAST_VERSION_BY_NAME: Final = 12
-# After these a batch is in no log.
-_NOT_WRITTEN: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.LISTENER_NOT_FOUND,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-    }
-)
 # What lies in the records themselves: others of the same partition may well be taken.
 _RECORD_ERRORS: Final = frozenset(
     {
@@ -133,8 +117,9 @@ class BatchSender:
             try:
                 outcome = await answer
             except HeadraceError as error:
+                known = failure_outcome(error)
                 for batch in batches:
-                    self._handle_error(batch, error, to_retry)
+                    self._handle_error(batch, error, known, to_retry)
             else:
                 self._handle_response(batches, outcome, to_retry)
         return to_retry
@@ -178,21 +163,23 @@ class BatchSender:
             outcome = outcomes.get(batch.partition)
             if outcome is None:
                 missing = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "not answered", "produce")
-                self._handle_error(batch, missing, to_retry)
-            elif not outcome.error_code:
+                self._handle_error(batch, missing, ProduceOutcome.UNKNOWN, to_retry)
+                continue
+            known = response_outcome(outcome.error_code, outcome.base_offset)
+            if not outcome.error_code:
                 batch.base_offset = outcome.base_offset
                 self._finish(batch)
-            elif outcome.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                self._handle_error(
-                    batch, DuplicateWithoutOffset(self._topic, batch.partition), to_retry
-                )
+            elif known is ProduceOutcome.WRITTEN:
+                duplicate = DuplicateWithoutOffset(self._topic, batch.partition)
+                self._stop_at_first(batch.partition, duplicate)
             else:
-                self._handle_error_response(batch, outcome, to_retry)
+                self._handle_error_response(batch, outcome, known, to_retry)
 
     def _handle_error_response(
         self,
         batch: Batch,
         outcome: PartitionProduceResponse,
+        known: ProduceOutcome,
         to_retry: list[tuple[HeadraceError, int]],
     ) -> None:
         leader = outcome.current_leader
@@ -206,12 +193,15 @@ class BatchSender:
             bad.batch_index: bad.batch_index_error_message or "" for bad in outcome.record_errors
         }
         where = f"produce to {self._topic}-{batch.partition}"
-        self._handle_error(
-            batch, error_for(outcome.error_code, outcome.error_message, where), to_retry
-        )
+        error = error_for(outcome.error_code, outcome.error_message, where)
+        self._handle_error(batch, error, known, to_retry)
 
     def _handle_error(
-        self, batch: Batch, error: HeadraceError, to_retry: list[tuple[HeadraceError, int]]
+        self,
+        batch: Batch,
+        error: HeadraceError,
+        known: ProduceOutcome,
+        to_retry: list[tuple[HeadraceError, int]],
     ) -> None:
         code = error.code
         if code in STALE_METADATA:
@@ -221,7 +211,7 @@ class BatchSender:
         elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._batches_max is not None:
             # The first run of this key was cut smaller: the topic's limit has been raised since.
             self._split(batch, DuplicateWithoutOffset(self._topic, batch.partition))
-        elif self._may_retry(error):
+        elif self._may_retry(error, known):
             to_retry.append((error, batch.partition))
         elif code in _TOPIC_ERRORS:
             self._fail_partition(batch.partition, error)
@@ -276,10 +266,8 @@ class BatchSender:
             if written + len(queue) > self._batches_max:
                 self._fail_partition(partition, error)
 
-    def _may_retry(self, error: HeadraceError) -> bool:
-        if isinstance(error, ConnectFailed) or error.code in _NOT_WRITTEN:
-            return True
-        return self._may_repeat and error.retriable
+    def _may_retry(self, error: HeadraceError, known: ProduceOutcome) -> bool:
+        return error.retriable and (self._may_repeat or known is ProduceOutcome.NOT_WRITTEN)
 
     def _finish(self, batch: Batch) -> None:
         self.done.append(batch)

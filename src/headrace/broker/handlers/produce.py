@@ -330,9 +330,9 @@ class DelayedProduce:
         answer.error_code = ErrorCode.REQUEST_TIMED_OUT
 
         def committed(outcome: ErrorCode) -> None:
+            # The offset stays whatever the outcome: it tells a producer that the batch was
+            # appended, so that "not the leader" does not read as "nothing was written".
             answer.error_code = outcome
-            if outcome:
-                answer.base_offset = -1
             self._missing -= 1
             if not self._missing:
                 self._finish()

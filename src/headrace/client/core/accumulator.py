@@ -16,6 +16,11 @@ from headrace.client.core.models import Headers, RecordMetadata
 from headrace.client.core.operations import Session
 from headrace.client.core.partition_queue import NO_IDENTITY, PartitionQueue, ProducerIdentity
 from headrace.client.core.planned_produce import PlannedProduce, plan_produce, produce_outcomes
+from headrace.client.core.produce_outcome import (
+    ProduceOutcome,
+    failure_outcome,
+    response_outcome,
+)
 from headrace.client.core.settings import ProducerSettings
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.files import Buffer
@@ -239,12 +244,13 @@ class RecordAccumulator:
                 outcome = outcomes.get(batch.partition)
                 if outcome is None:
                     error = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "not answered", "produce")
-                    self._failed(batch, error, {}, now_ms)
+                    self._failed(batch, error, ProduceOutcome.UNKNOWN, {}, now_ms)
                 else:
                     self._handle_response(batch, outcome, now_ms)
         elif isinstance(response, HeadraceError):
+            known = failure_outcome(response)
             for batch in call.batches:
-                self._failed(batch, response, {}, now_ms)
+                self._failed(batch, response, known, {}, now_ms)
         else:
             for batch in call.batches:
                 self._written(batch, -1, -1)
@@ -253,7 +259,8 @@ class RecordAccumulator:
         self, batch: ProducerBatch, outcome: PartitionProduceResponse, now_ms: float
     ) -> None:
         code = outcome.error_code
-        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+        known = response_outcome(code, outcome.base_offset)
+        if known is ProduceOutcome.WRITTEN:
             self._written(batch, outcome.base_offset, outcome.log_append_time_ms)
             return
         leader = outcome.current_leader
@@ -266,7 +273,7 @@ class RecordAccumulator:
             bad.batch_index: bad.batch_index_error_message or error.message
             for bad in outcome.record_errors
         }
-        self._failed(batch, error, reasons, now_ms)
+        self._failed(batch, error, known, reasons, now_ms)
 
     def _written(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
         queue = self._returned(batch)
@@ -280,15 +287,18 @@ class RecordAccumulator:
         self,
         batch: ProducerBatch,
         error: HeadraceError,
+        known: ProduceOutcome,
         reasons: dict[int, str],
         now_ms: float,
     ) -> None:
         queue = self._returned(batch)
+        if known is ProduceOutcome.UNKNOWN:
+            batch.may_be_written = True
         code = error.code
         if code in STALE_METADATA:
             self._session.cluster.mark_stale([batch.partition.topic])
         if batch.expired:
-            queue.expired(batch)
+            queue.given_up(batch)
             self._release(batch, queue)
         elif code is ErrorCode.MESSAGE_TOO_LARGE and batch.can_split:
             queue.replace(batch, batch.split(self._settings.batch_bytes))
@@ -296,7 +306,10 @@ class RecordAccumulator:
             delay_ms = self._session.backoff.delay_ms(batch.attempts)
             queue.put_back(batch, now_ms + delay_ms)
         else:
-            queue.rejected(batch)
+            if batch.may_be_written:
+                queue.given_up(batch)
+            else:
+                queue.rejected(batch)
             self._release(batch, queue)
             for waiter, reason in batch.failures(error, reasons):
                 self._complete(waiter, reason)
@@ -337,7 +350,7 @@ class RecordAccumulator:
                 queue.batches.remove(batch)
                 if batch is queue.open_batch:
                     queue.open_batch = None
-                queue.expired(batch)
+                queue.given_up(batch)
                 self._release(batch, queue)
                 self._time_out(batch)
             for batch in queue.assigned:
@@ -360,7 +373,7 @@ class RecordAccumulator:
         for queue in list(self._active.values()):
             while queue.batches:
                 batch = queue.batches.popleft()
-                queue.expired(batch)
+                queue.given_up(batch)
                 self._release(batch, queue)
                 for waiter in batch.waiters:
                     self._complete(waiter, error)

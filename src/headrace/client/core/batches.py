@@ -36,6 +36,7 @@ class ProducerBatch:
         "expired",
         "in_flight",
         "is_closed",
+        "may_be_written",
         "order",
         "partition",
         "producer",
@@ -58,6 +59,8 @@ class ProducerBatch:
         self.is_closed = False
         self.in_flight = False
         self.expired = False
+        # Whether an attempt under its present sequence may have succeeded for all we know.
+        self.may_be_written = False
         self.attempts = 0
         self.order: tuple[int, ...] = ()
         self.retry_at_ms = 0.0
@@ -179,6 +182,7 @@ class ProducerBatch:
             part.is_closed = True
             part.order = (*self.order, index)
             part.attempts = self.attempts
+            part.may_be_written = self.may_be_written
             part.reserved_bytes = self.reserved_bytes * part.count // self.count
         parts[0].reserved_bytes += self.reserved_bytes - sum(p.reserved_bytes for p in parts)
         return parts

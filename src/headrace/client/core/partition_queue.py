@@ -107,6 +107,8 @@ class PartitionQueue:
             self._start_sequence(identity)
         if batch.sequence == NO_SEQUENCE:
             batch.sequence = self.next_sequence
+            # What became of it under other numbers does not matter to these.
+            batch.may_be_written = False
             batch.producer = self.identity
             self.next_sequence = (self.next_sequence + batch.count) & _SEQUENCE_MASK
             self.assigned.append(batch)
@@ -151,7 +153,7 @@ class PartitionQueue:
             self._insert(part)
 
     def rejected(self, batch: ProducerBatch) -> None:
-        """The broker will never write this batch: its sequence numbers may be used again.
+        """No broker has written this batch or will: its sequence numbers may be used again.
 
         If later batches have theirs already, they keep them. The broker may have written one of
         those whose answer was lost, and must be able to recognize it; if it has not, it will
@@ -162,8 +164,8 @@ class PartitionQueue:
                 self.next_sequence = batch.sequence
             self.assigned.remove(batch)
 
-    def expired(self, batch: ProducerBatch) -> None:
-        """Nobody waits for this batch any more, and whether it was written is not known.
+    def given_up(self, batch: ProducerBatch) -> None:
+        """This batch will not be sent again, and whether it was written is not known.
 
         Its numbers stay used: either it was written, or the next batch is out of order and
         makes the partition start over.
