@@ -149,11 +149,11 @@ class ExtraListeners:
             settings = replace(settings, connections_max=connections_max)
         self._text = await serve(self._gateway("text"), settings)
 
-    def _gateway(self, door: str) -> "Gateway":
+    def _gateway(self, name: str) -> "Gateway":
         from headrace.broker.in_process import in_process_client
         from headrace.gateway import Gateway
 
         listener = self._config.parsed_listeners()[0].name
-        gateway = Gateway(in_process_client(self._services, name=door, listener=listener))
+        gateway = Gateway(in_process_client(self._services, name=name, listener=listener))
         self._gateways.append(gateway)
         return gateway

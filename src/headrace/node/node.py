@@ -103,7 +103,7 @@ class Node:
         self._on_stop = AsyncExitStack()
         self._directory: LogDirectory | None = None
         self._controller: Controller | None = None
-        self._group_commit: FlushScheduler | None = None
+        self._flush_scheduler: FlushScheduler | None = None
         self._groups: GroupCoordinator | None = None
         self._dispatcher: Dispatcher | None = None
         self.addresses: dict[str, tuple[str, int]] = {}
@@ -147,19 +147,21 @@ class Node:
         self._controller = controller
         await controller.start()
         self._on_stop.push_async_callback(controller.stop)
-        group_commit = self._group_commit = FlushScheduler(self._executor, self.request_metrics.now)
-        self._on_stop.push_async_callback(group_commit.close)
+        flush_scheduler = self._flush_scheduler = FlushScheduler(
+            self._executor, self.request_metrics.now
+        )
+        self._on_stop.push_async_callback(flush_scheduler.close)
         replicas = ReplicaManager(
             directory,
             self._node_id,
             config,
             self._executor,
-            request_flush=group_commit.schedule if config.log_flush_policy == "fsync" else None,
+            request_flush=flush_scheduler.schedule if config.log_flush_policy == "fsync" else None,
         )
         replicas.load(controller.image)
         # What a killed process left in the page cache counts only once it is on disk; were we
         # to serve before, the high watermark would be seen to fall.
-        await group_commit.drain()
+        await flush_scheduler.drain()
         if not directory.clean and not directory.is_new:
             logger.info(
                 "recovered after an unclean stop: path=%s partitions=%d records_checked=%d"
@@ -202,10 +204,10 @@ class Node:
             shielded,
         )
         maintenance = LogMaintenance(
-            replicas, cleaner, self._clock, shielded, group_commit.schedule_now
+            replicas, cleaner, self._clock, shielded, flush_scheduler.schedule_now
         )
 
-        def follow_config(_: Image, __: Image, ___: Delta) -> None:
+        def apply_config(_: Image, __: Image, ___: Delta) -> None:
             if services.config is not replicas.config:
                 services.config = replicas.config
                 self.request_metrics.set_slow_threshold(
@@ -216,7 +218,7 @@ class Node:
         self.request_metrics.set_slow_threshold(
             unless_negative(replicas.config.request_log_slow_ms)
         )
-        publishers.add(PublisherOrder.CONFIGS, follow_config)
+        publishers.add(PublisherOrder.CONFIGS, apply_config)
         lag_monitor = EventLoopLagMonitor(
             self.request_metrics.now, on_sample=self.request_metrics.update_log_level
         )
@@ -227,7 +229,7 @@ class Node:
             cleaner.counts,
             maintenance.counts,
             lambda: self._groups,
-            group_commit.flush_times,
+            flush_scheduler.flush_times,
             lag_monitor.lag,
         )
         dispatcher = Dispatcher(services, config.socket_request_max_bytes)
@@ -365,8 +367,8 @@ class Node:
         if self._dispatcher is not None:
             await self._dispatcher.close()
         # Behind it: what those requests appended is waited for as well.
-        if self._group_commit is not None:
-            await self._group_commit.drain()
+        if self._flush_scheduler is not None:
+            await self._flush_scheduler.drain()
 
     def kill(self) -> None:
         """Drop everything as a SIGKILL would: what is written stays, nothing else happens."""
@@ -383,8 +385,8 @@ class Node:
         self._on_stop.pop_all()
         if self._groups is not None:
             self._groups.kill()
-        if self._group_commit is not None:
-            self._group_commit.kill()
+        if self._flush_scheduler is not None:
+            self._flush_scheduler.kill()
         if self._controller is not None:
             self._controller.kill()
         if self._directory is not None:

@@ -40,7 +40,7 @@ TRIES = 5
 pytestmark = pytest.mark.timeout(900)
 
 
-class Doomed:
+class CrashingQuery:
     """One stream, the driver that dies of it, and the session in which it goes on."""
 
     def __init__(
@@ -118,7 +118,7 @@ def test_a_driver_killed_in_a_batch_leaves_each_row_in_the_table_once(
 ) -> None:
     """... and its group is never ahead of the table, in which others may look for its rows."""
     group, table = f"of-{filled}", tmp_path / "table"
-    query = Doomed(
+    query = CrashingQuery(
         tmp_path / "driver.out",
         from_zero(to, filled, maxOffsetsPerTrigger=200, commitGroup=group),
         {"path": str(table), "checkpointLocation": checkpoint},
@@ -138,7 +138,7 @@ def test_a_driver_killed_after_a_batch_is_written_down_does_not_run_it_again(
     spark: SparkSession, client: Client, filled: str, to: Options, checkpoint: str, tmp_path: Path
 ) -> None:
     table, target = tmp_path / "table", Path(checkpoint)
-    query = Doomed(
+    query = CrashingQuery(
         tmp_path / "driver.out",
         from_zero(to, filled, maxOffsetsPerTrigger=200),
         {"path": str(table), "checkpointLocation": checkpoint},
@@ -164,7 +164,7 @@ def test_a_driver_killed_in_a_batch_loses_no_row_on_its_way_to_a_topic(
     point: Point,
 ) -> None:
     target = make_topic(partitions=2)
-    query = Doomed(
+    query = CrashingQuery(
         tmp_path / "driver.out",
         from_zero(to, filled, maxOffsetsPerTrigger=200),
         to(topic=target, checkpointLocation=checkpoint),
@@ -218,9 +218,9 @@ def test_a_driver_killed_after_parquet_is_committed_does_not_write_it_again(
     assert [(each.rows, each.is_whole) for each in verify(path)] == [(300, True)] * 2
 
 
-def parquet(to: Options, topic: str, checkpoint: str, path: Path) -> Doomed:
+def parquet(to: Options, topic: str, checkpoint: str, path: Path) -> CrashingQuery:
     """The stream to Parquet files of Spark's own sink."""
-    return Doomed(
+    return CrashingQuery(
         path.with_name("driver.out"),
         from_zero(to, topic, maxOffsetsPerTrigger=200),
         {"path": str(path), "checkpointLocation": checkpoint},
@@ -240,7 +240,7 @@ def test_a_driver_killed_in_its_first_batch_does_not_forget_where_latest_was(
 ) -> None:
     """Batch 0 of a stream from the end is empty, and runs again when the end is another."""
     table = tmp_path / "table"
-    query = Doomed(
+    query = CrashingQuery(
         tmp_path / "driver.out",
         to(subscribe=filled),
         {"path": str(table), "checkpointLocation": checkpoint},
