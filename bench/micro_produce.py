@@ -14,8 +14,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from typing import cast
 
 from headrace.broker.connection import Connection
+from headrace.broker.frame_dispatcher import FrameDispatcher
 from headrace.client.aio.client import AsyncClient
 from headrace.client.core.models import NewTopic
 from headrace.core.broker_configs import BrokerConfig
@@ -77,10 +79,11 @@ def frame() -> bytes:
 
 def microseconds(connection: Connection, data: bytes, *, whole: bool) -> float:
     """CPU time of one request."""
+    frames = cast(FrameDispatcher, connection.frames)
     began = time.thread_time()
     for _ in range(REQUESTS):
         if whole:
-            connection.produce_fast_path = connection.produced_last = None
+            frames.produce_fast_path = frames.produced_last = None
         connection.get_buffer(-1)[: len(data)] = data
         connection.buffer_updated(len(data))
     return (time.thread_time() - began) / REQUESTS * 1e6

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from headrace.broker import dispatch
+from headrace.broker import frame_dispatcher
 from headrace.broker.connection import Connection
 from headrace.broker.produce_fast_path import ProduceFastPath
 from headrace.controller.commands import (
@@ -158,7 +158,7 @@ async def test_the_fast_path_changes_neither_answers_nor_log(
     seen: list[list[bytes]] = []
     for way in ("fast", "normal"):
         if way == "normal":
-            monkeypatch.setattr(dispatch, "observe", lambda *_: None)
+            monkeypatch.setattr(frame_dispatcher, "observe", lambda *_: None)
         async with (
             running_node(tmp_path / way, log_flush_policy="os") as node,
             RawClient(*node.addresses["PLAINTEXT"]) as client,

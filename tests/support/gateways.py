@@ -27,8 +27,7 @@ QUICK_GROUPS = {
 
 def local_gateway(node: Node, limits: GatewayLimits | None = None, name: str = "test") -> Gateway:
     """A gateway into a node of this process."""
-    services = node.services
-    client = in_process_client(services, name=name, listener=next(iter(node.addresses)))
+    client = in_process_client(node.processor, name=name, listener=next(iter(node.addresses)))
     return Gateway(client, limits=limits)
 
 

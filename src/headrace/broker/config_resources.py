@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.controller.commands import ConfigAlteration
 from headrace.core.errors import ApiError
 from headrace.metadata.image import ConfigResourceType

@@ -8,23 +8,19 @@ too many requests are unanswered, or answers unread, we stop reading from it.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from headrace.broker.fetch_rate_limiter import FetchRateLimiter
 from headrace.broker.receive_buffer import ReceiveBuffer
-from headrace.broker.sender import TRANSPORT_BYTES, Sender
+from headrace.broker.request import DelayedOperation, RequestOrigin
+from headrace.broker.sender import TRANSPORT_BYTES, Sender, SendMemory
 from headrace.core.errors import HeadraceError
 from headrace.core.files import Part
 from headrace.core.shared_calls import call_each
-from headrace.security.principal import ANONYMOUS, Principal
-
-if TYPE_CHECKING:
-    from headrace.broker.dispatch import Dispatcher
-    from headrace.broker.listener import Listener
-    from headrace.broker.produce_fast_path import ProduceFastPath
-    from headrace.replication.partition import Partition
+from headrace.protocol.frames import encode_response_parts
+from headrace.security.principal import ANONYMOUS
 
 logger = logging.getLogger(__name__)
 
@@ -37,32 +33,69 @@ HELD_BYTES_MAX = 1024 * 1024
 DELAYED_OPERATIONS_MAX = 8
 
 
-class DelayedOperation(Protocol):
-    """A request under way that nobody will read the answer of once the client is gone."""
+class FrameHandler(Protocol):
+    """What becomes of the frames of one connection."""
 
-    def cancel(self) -> None: ...
+    def handle(self, frame: memoryview) -> None:
+        """Start one request. Raises what must cost the client its connection."""
+        ...
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run what a request has to do later; a node that stops waits for it."""
+        ...
+
+
+class ConnectionOwner(Protocol):
+    """The listener that a connection came in by."""
+
+    name: str
+    send_memory: SendMemory
+    is_open: bool
+
+    def admit(self, connection: "Connection") -> bool:
+        """Count it in; false if there may be no further one."""
+        ...
+
+    def remove(self, connection: "Connection") -> None: ...
 
 
 class ResponseSlot:
     """A place in the queue of answers; `parts` is None until the answer is known."""
 
-    __slots__ = ("held_bytes", "parts")
+    __slots__ = ("connection", "held_bytes", "parts")
 
-    def __init__(self) -> None:
+    # A response becomes the parts of its frame.
+    encode = staticmethod(encode_response_parts)
+
+    def __init__(self, connection: "Connection") -> None:
+        self.connection = connection
         self.parts: Sequence[Part] | None = None
         # Counted while a complete answer waits for another before it.
         self.held_bytes = 0
 
+    def send(self, parts: Sequence[Part] | None) -> None:
+        """Fill the place; with nothing, where no response is owed."""
+        self.connection.fill(self, parts or ())
+
+    def abort(self, reason: HeadraceError | None = None) -> None:
+        """There is no answer to some requests but the end of the connection."""
+        if reason is None:
+            self.connection.close()
+        else:
+            self.connection.close_on_error(reason)
+
 
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, listener: "Listener", dispatcher: "Dispatcher") -> None:
-        self.listener = listener
-        self.principal: Principal = ANONYMOUS
-        self.client_host = ""
-        self.local_host = "localhost"
-        self.client_software = ("unknown", "unknown")
-        self._dispatcher = dispatcher
-        self._received = ReceiveBuffer(dispatcher.frame_bytes_max)
+    def __init__(
+        self,
+        owner: ConnectionOwner,
+        frame_handler: "Callable[[Connection], FrameHandler]",
+        frame_bytes_max: int,
+    ) -> None:
+        self.origin = RequestOrigin(ANONYMOUS, "", owner.name)
+        self.frames = frame_handler(self)
+        self._owner = owner
+        self._received = ReceiveBuffer(frame_bytes_max)
         self._slots: deque[ResponseSlot] = deque()
         # Answers that were known while their frames were served, before all in the queue.
         self._ready: list[Part] = []
@@ -78,9 +111,6 @@ class Connection(asyncio.BufferedProtocol):
         # Answers that wait for something else than the client; they are told when it is gone.
         self.delayed_operations: dict[DelayedOperation, None] = {}
         self.fetch_rate_limiter = FetchRateLimiter()
-        # Where the last produce went, and its fast path once it has been there twice.
-        self.produced_last: Partition | None = None
-        self.produce_fast_path: ProduceFastPath | None = None
         # Set by every request, taken by the listener when it looks for silent connections.
         self.active = True
         self.last_activity = 0.0
@@ -93,16 +123,17 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=TRANSPORT_BYTES)
         self._sender = Sender(
             self._transport,
-            self.listener.send_memory,
+            self._owner.send_memory,
             backlog_changed=self.regulate_reading,
             failed=self._send_failed,
         )
         peer = transport.get_extra_info("peername")
-        self.client_host = f"/{peer[0]}" if peer else "/local"
         local = transport.get_extra_info("sockname")
-        if local:
-            self.local_host = local[0]
-        if self.listener.admit(self):
+        self.origin = self.origin._replace(
+            client_host=f"/{peer[0]}" if peer else "/local",
+            local_host=local[0] if local else "localhost",
+        )
+        if self._owner.admit(self):
             self.regulate_reading()
         else:
             self.close()
@@ -128,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if isinstance(exc, OSError):
-            logger.debug("connection lost: client=%s error=%s", self.client_host, exc)
+            logger.debug("connection lost: client=%s error=%s", self.origin.client_host, exc)
         self.closed = True
         self._slots.clear()
         self._held_bytes = 0
@@ -137,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         call_each(
             logger, "a waiting request", tuple(self.delayed_operations), methodcaller("cancel")
         )
-        self.listener.remove(self)
+        self._owner.remove(self)
 
     # ours
 
@@ -173,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def reserve_slot(self) -> ResponseSlot:
         """Take the next place in the queue of answers."""
-        slot = ResponseSlot()
+        slot = ResponseSlot(self)
         self._slots.append(slot)
         return slot
 
@@ -200,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
             self._ready.append(data)
 
     def mute(self) -> None:
-        """Start no further request until `go_on`.
+        """Start no further request until `unmute`.
 
         Kafka serves the requests of one connection one after the other. Produce and fetch may
         overlap here, since their effects come in order all the same; others have to wait.
@@ -209,10 +240,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run it; a node that stops waits for it."""
-        return self._dispatcher.start(work)
+        return self.frames.start(work)
 
     def unmute(self) -> None:
-        """To be called once for each `hold`."""
+        """To be called once for each `mute`."""
         self._mutes -= 1
         self.regulate_reading()
 
@@ -221,7 +252,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve(self) -> None:
         """Start every whole frame that has arrived, as far as the bounds allow."""
-        if not self.listener.is_open:
+        if not self._owner.is_open:
             # uvloop begins to read after `connection_made`, whatever was asked there.
             self._frames_waiting = True
             if self._transport is not None:
@@ -232,9 +263,10 @@ class Connection(asyncio.BufferedProtocol):
             self._frames_waiting = True
             return
         self._in_frames = True
+        handle = self.frames.handle
         try:
             while (frame := self._received.next_frame()) is not None:
-                self._dispatcher.dispatch(self, frame)
+                handle(frame)
                 if self.closed:
                     break
                 # With nothing held up there is nothing to bound.
@@ -244,7 +276,7 @@ class Connection(asyncio.BufferedProtocol):
         except HeadraceError as error:
             self.close_on_error(error)
         except Exception:
-            logger.exception("closing connection after a fault: client=%s", self.client_host)
+            logger.exception("closing connection after a fault: client=%s", self.origin.client_host)
             self._close_after_responses()
         finally:
             self._in_frames = False
@@ -253,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def close_on_error(self, error: HeadraceError) -> None:
         """There is no answer to such a request but this."""
-        logger.warning("closing connection: client=%s reason=%s", self.client_host, error)
+        logger.warning("closing connection: client=%s reason=%s", self.origin.client_host, error)
         self._close_after_responses()
 
     def _close_after_responses(self) -> None:
@@ -279,7 +311,7 @@ class Connection(asyncio.BufferedProtocol):
     def _send_failed(self, error: Exception) -> None:
         logger.warning(
             "closing connection, its answer cannot be sent: client=%s error=%s",
-            self.client_host,
+            self.origin.client_host,
             error,
         )
         self.abort()
@@ -312,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
             or len(self._slots) >= UNANSWERED_MAX
             or len(self.delayed_operations) >= DELAYED_OPERATIONS_MAX
             or self._held_bytes >= HELD_BYTES_MAX
-            or not self.listener.is_open
+            or not self._owner.is_open
         )
 
     def _serve_after_pause(self) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.partition_writer import ReplyCallback
 from headrace.groups.result import ClientInfo
@@ -30,4 +30,4 @@ def client_info(ctx: RequestContext, instance_id: str | None) -> ClientInfo:
     """Who asks, with a member id in case it needs one: Kafka's form, readable in lists."""
     client_id = ctx.client_id or ""
     new_id = ctx.services.groups.new_member_id(client_id if instance_id is None else instance_id)
-    return ClientInfo(client_id, ctx.connection.client_host, ctx.api_version, new_id)
+    return ClientInfo(client_id, ctx.origin.client_host, ctx.api_version, new_id)

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from math import inf
 
-from headrace.broker.connection import Connection
-from headrace.broker.dispatch import Dispatcher
+from headrace.broker.connection import Connection, FrameHandler
 from headrace.broker.sender import SendMemory
 from headrace.core.keys.server import ServerKeys
 from headrace.core.shared_calls import call_each
@@ -62,18 +61,24 @@ class Listener:
     def __init__(
         self,
         name: str,
-        dispatcher: Dispatcher,
+        frame_handler: Callable[[Connection], FrameHandler],
         quotas: ConnectionQuotas,
         *,
+        frame_bytes_max: int,
         send_memory: SendMemory,
         now: Callable[[], float],
         idle_seconds_max: float | None,
     ) -> None:
-        """`idle_seconds_max`: how long a connection may be silent; None: for ever."""
+        """`frame_handler` makes what serves the frames of one connection, none of which may be
+        larger than `frame_bytes_max`.
+
+        `idle_seconds_max`: how long a connection may be silent; None: for ever.
+        """
         self.name = name
         self.send_memory = send_memory
         self.now = now
-        self._dispatcher = dispatcher
+        self._frame_handler = frame_handler
+        self._frame_bytes_max = frame_bytes_max
         self._quotas = quotas
         self._idle_seconds_max = idle_seconds_max
         self.connections: dict[Connection, None] = {}
@@ -90,15 +95,15 @@ class Listener:
 
     def connection(self) -> Connection:
         """The protocol factory for the transport."""
-        return Connection(self, self._dispatcher)
+        return Connection(self, self._frame_handler, self._frame_bytes_max)
 
     def admit(self, connection: Connection) -> bool:
         if self._is_closed:
             return False
-        broken_limit = self._quotas.acquire(connection.client_host)
+        broken_limit = self._quotas.acquire(connection.origin.client_host)
         if broken_limit is not None:
             self.refused += 1
-            self._report_refusal(connection.client_host, broken_limit)
+            self._report_refusal(connection.origin.client_host, broken_limit)
             return False
         self.connections[connection] = None
         self.accepted += 1
@@ -121,7 +126,7 @@ class Listener:
     def remove(self, connection: Connection) -> None:
         if connection in self.connections:
             del self.connections[connection]
-            self._quotas.release(connection.client_host)
+            self._quotas.release(connection.origin.client_host)
 
     async def close_idle(self, every_seconds: float) -> None:
         """Run for as long as the listener: close the silent, take memory from the quiet."""

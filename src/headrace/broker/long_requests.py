@@ -8,15 +8,13 @@ number, and what announces more costs the client its connection.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from headrace.broker.context import RequestContext
-from headrace.core.files import Part
-from headrace.protocol.frames import encode_response_parts
+from headrace.broker.request import RequestContext
+from headrace.core.errors import TooManyItems
 from headrace.protocol.message import Message
-
-if TYPE_CHECKING:
-    from headrace.broker.connection import Connection
+from headrace.protocol.messages.fetch import FetchRequest
+from headrace.protocol.messages.produce import ProduceRequest
 
 # Some milliseconds to read them, serve them, and answer.
 ITEMS_AT_ONCE: Final = 1_000
@@ -25,37 +23,16 @@ ITEMS_AT_ONCE: Final = 1_000
 ITEMS_MAX: Final = 21_000
 
 
-class LongRequestContext(RequestContext):
-    """A request whose answer is encoded by a worker."""
-
-    __slots__ = ()
-
-    is_long = True
-
-    def __init__(self, context: RequestContext, caller: "Connection") -> None:
-        """`context` is that of the request before its length was known."""
-        super().__init__(
-            context.services,
-            caller,
-            context.header,
-            context._slot,
-            context._version,
-            context._metrics,
-            context.started,
-            context.size,
-        )
-
-    def reply(self, response: Message | None) -> None:
-        if response is None:
-            super().reply(None)
-        else:
-            self.finish_in_task(self._encode(response))
-
-    async def _encode(self, response: Message) -> None:
-        encode = partial(encode_response_parts, response, self._version, self.header.correlation_id)
-        parts: list[Part] = await self.services.record_work.in_worker(encode)
-        self.connection.fill(self._slot, parts)
-        self._metrics.count_request(self, response)
+def is_long(request: Message) -> bool:
+    """Whether a request that need not be decoded has many items; `TooManyItems` for too many."""
+    items = 0
+    if isinstance(request, ProduceRequest):
+        items = sum(1 + len(topic.partition_data) for topic in request.topic_data)
+    elif isinstance(request, FetchRequest):
+        items = sum(1 + len(topic.partitions) for topic in request.topics)
+    if items > ITEMS_MAX:
+        raise TooManyItems(f"{items} topics and partitions are too many for one request")
+    return items > ITEMS_AT_ONCE
 
 
 async def decode_in_worker(

@@ -11,16 +11,14 @@ import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from math import inf
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from headrace.broker.response_errors import CountErrors, errors_counter
 from headrace.core.metrics import SECONDS_BOUNDS, Histogram
 from headrace.protocol.api_keys import APIS
-
-if TYPE_CHECKING:
-    from headrace.broker.context import ClientConnection, RequestContext
-    from headrace.protocol.frames import RequestHeader
-    from headrace.protocol.message import Message
+from headrace.protocol.frames import RequestHeader
+from headrace.protocol.message import Message
+from headrace.security.principal import Principal
 
 logger = logging.getLogger(__name__)
 
@@ -28,17 +26,34 @@ logger = logging.getLogger(__name__)
 SLOW_LINES_PER_SECOND: Final = 10
 
 
+class Caller(Protocol):
+    """Who asks, as a line about a request names it."""
+
+    @property
+    def principal(self) -> Principal: ...
+
+    @property
+    def client_host(self) -> str: ...
+
+
 class RequestFacts(Protocol):
     """What a line about a request says of it."""
 
     @property
-    def header(self) -> "RequestHeader": ...
+    def header(self) -> RequestHeader: ...
 
     @property
-    def connection(self) -> "ClientConnection": ...
+    def origin(self) -> Caller: ...
 
     @property
     def size(self) -> int: ...
+
+
+class TimedRequest(RequestFacts, Protocol):
+    """A request with the time it began."""
+
+    @property
+    def started(self) -> float: ...
 
 
 class ApiMetrics:
@@ -65,9 +80,9 @@ class ApiMetrics:
         self.now = request_metrics.now
         self._count_errors: CountErrors | None = None
 
-    def count_request(self, context: "RequestContext", response: "Message | None") -> None:
+    def count_request(self, request: TimedRequest, response: Message | None) -> None:
         """Count one request; runs for every single one, so `observe` is written out here."""
-        seconds = self.now() - context.started
+        seconds = self.now() - request.started
         times = self.times
         times.counts[bisect_left(SECONDS_BOUNDS, seconds)] += 1
         times.total += seconds
@@ -77,7 +92,7 @@ class ApiMetrics:
                 count_errors = self._count_errors = errors_counter(type(response))
             count_errors(response, self.errors)
         if seconds > self.log_threshold_seconds:
-            self._request_metrics.log_request(self, context, seconds)
+            self._request_metrics.log_request(self, request, seconds)
 
     def log_request(self, request: RequestFacts, seconds: float) -> None:
         """Leave a line about a request that was counted otherwise."""
@@ -156,7 +171,7 @@ class RequestMetrics:
 def _log_fields(
     api_metrics: ApiMetrics, request: RequestFacts, seconds: float
 ) -> tuple[object, ...]:
-    header, caller = request.header, request.connection
+    header, caller = request.header, request.origin
     return (
         api_metrics.api,
         header.api_version,

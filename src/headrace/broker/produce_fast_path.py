@@ -10,11 +10,15 @@ refused by the log, which may have put its own offset into the batch by then.
 
 import asyncio
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from headrace.broker.connection import Connection, ResponseSlot
 from headrace.broker.handlers.produce import ACKS_ALL, admit, fill_error
+from headrace.broker.request import RequestOrigin
+from headrace.broker.services import Services
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import Offset
+from headrace.log.partition_log import AppendInfo
 from headrace.protocol.api_keys import FLEXIBLE_FROM, ApiKey
 from headrace.protocol.frames import RequestHeader, encode_response, encode_response_parts
 from headrace.protocol.messages.produce import (
@@ -27,11 +31,6 @@ from headrace.protocol.records.budget import OverBudget
 from headrace.protocol.wire import decode_varint
 from headrace.replication.partition import Partition
 from headrace.replication.produce import append_produced
-
-if TYPE_CHECKING:
-    from headrace.broker.connection import Connection, ResponseSlot
-    from headrace.broker.context import ClientConnection, Services
-    from headrace.log.partition_log import AppendInfo
 
 _FLEXIBLE: Final = FLEXIBLE_FROM[ApiKey.PRODUCE]
 _LOG_START_SINCE: Final = 5
@@ -49,7 +48,7 @@ class _LoggedRequest(NamedTuple):
     """What is said of one that was slow."""
 
     header: RequestHeader
-    connection: "ClientConnection"
+    origin: RequestOrigin
     size: int
 
 
@@ -75,7 +74,7 @@ class ProduceFastPath:
 
     def __init__(
         self,
-        services: "Services",
+        services: Services,
         frame: memoryview,
         header: RequestHeader,
         request: ProduceRequest,
@@ -100,7 +99,7 @@ class ProduceFastPath:
         self._before, self._blanks, self._after = _response_with_blanks(request, version)
         self._size = 4 + len(self._before) + self._blanks.size + len(self._after)
 
-    def serve(self, connection: "Connection", frame: memoryview) -> bool:
+    def serve(self, connection: Connection, frame: memoryview) -> bool:
         """Append and answer, if this is the same request once more; else nothing happens."""
         metrics = self._metrics
         started = metrics.now()
@@ -117,7 +116,7 @@ class ProduceFastPath:
         services = self._services
         acks = self._acks
         partition = admit(
-            services, connection, self._header.client_id, self._version, acks, *self._target
+            services, connection.origin, self._header.client_id, self._version, acks, *self._target
         )
         if partition is None:
             return False
@@ -152,7 +151,7 @@ class ProduceFastPath:
 
     def _refuse(
         self,
-        connection: "Connection",
+        connection: Connection,
         partition: Partition,
         correlation_id: int,
         error: HeadraceError,
@@ -205,7 +204,7 @@ class ProduceFastPath:
 
     def measure(
         self,
-        connection: "Connection",
+        connection: Connection,
         correlation_id: int,
         started: float,
         size: int,
@@ -218,7 +217,7 @@ class ProduceFastPath:
             metrics.errors[outcome] = metrics.errors.get(outcome, 0) + 1
         if seconds > metrics.log_threshold_seconds:
             header = self._header._replace(correlation_id=correlation_id)
-            metrics.log_request(_LoggedRequest(header, connection, size), seconds)
+            metrics.log_request(_LoggedRequest(header, connection.origin, size), seconds)
 
 
 class _DelayedFastProduce:
@@ -238,9 +237,9 @@ class _DelayedFastProduce:
     def __init__(
         self,
         fast_path: ProduceFastPath,
-        connection: "Connection",
+        connection: Connection,
         correlation_id: int,
-        info: "AppendInfo",
+        info: AppendInfo,
         started: float,
         size: int,
     ) -> None:
@@ -278,9 +277,16 @@ class _DelayedFastProduce:
         fast_path.measure(self.connection, self.correlation_id, self.started, self.size, outcome)
 
 
+class ProduceState(Protocol):
+    """What is remembered of the produce requests of one connection."""
+
+    produced_last: Partition | None
+    produce_fast_path: ProduceFastPath | None
+
+
 def observe(
-    services: "Services",
-    connection: "Connection",
+    services: Services,
+    state: ProduceState,
     frame: memoryview,
     header: RequestHeader,
     request: ProduceRequest,
@@ -296,11 +302,11 @@ def observe(
         or request.transactional_id is not None
         or (header.api_version >= _FLEXIBLE and frame[-3:] != _NO_TAGS)
     ):
-        connection.produced_last = None
-    elif connection.produced_last is not appended_to:
-        connection.produced_last = appended_to
+        state.produced_last = None
+    elif state.produced_last is not appended_to:
+        state.produced_last = appended_to
     else:
-        connection.produce_fast_path = ProduceFastPath(services, frame, header, request)
+        state.produce_fast_path = ProduceFastPath(services, frame, header, request)
 
 
 def _length_size(length: int) -> int:

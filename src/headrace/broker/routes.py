@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.core.errors import ErrorCode
 from headrace.protocol.api_keys import APIS, ApiKey
 from headrace.protocol.message import Message

@@ -1,6 +1,6 @@
 """Topics and brokers of an image as one client may see them: shared by the metadata answers."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.core.listeners import WILDCARDS
 from headrace.metadata.image import BrokerEndpoint, BrokerRegistration
 from headrace.security.authorizer import (
@@ -18,12 +18,12 @@ def reachable_brokers(ctx: RequestContext) -> list[tuple[BrokerRegistration, Bro
     """Brokers with the address they have on the listener that the client came through."""
     found = []
     for broker in ctx.services.metadata.image.brokers.values():
-        endpoint = broker.endpoint(ctx.connection.listener.name)
+        endpoint = broker.endpoint(ctx.origin.listener)
         if endpoint is None:
             continue
         if endpoint.host in WILDCARDS:
             # Bound to every address and told of none: the one the client came to works for it.
-            endpoint = endpoint._replace(host=ctx.connection.local_host)
+            endpoint = endpoint._replace(host=ctx.origin.local_host)
         found.append((broker, endpoint))
     return found
 

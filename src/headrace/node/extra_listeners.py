@@ -16,7 +16,7 @@ from headrace.core.metrics import Family, Metric
 from headrace.node.network import AddressUnusable
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Services
+    from headrace.broker.processor import RequestProcessor
     from headrace.core.broker_configs import BrokerConfig
     from headrace.gateway import Gateway
     from headrace.node.descriptors import DescriptorShares
@@ -48,13 +48,13 @@ class ExtraListeners:
     def __init__(
         self,
         config: "BrokerConfig",
-        services: "Services",
+        processor: "RequestProcessor",
         sources: "Sequence[MetricsSource]",
         descriptors: "DescriptorShares | None" = None,
     ) -> None:
         self._descriptors = descriptors
         self._config = config
-        self._services = services
+        self._processor = processor
         self._sources = sources
         self._gateways: list[Gateway] = []
         self._web: WebServer | None = None
@@ -154,6 +154,6 @@ class ExtraListeners:
         from headrace.gateway import Gateway
 
         listener = self._config.parsed_listeners()[0].name
-        gateway = Gateway(in_process_client(self._services, name=name, listener=listener))
+        gateway = Gateway(in_process_client(self._processor, name=name, listener=listener))
         self._gateways.append(gateway)
         return gateway

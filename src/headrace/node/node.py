@@ -14,15 +14,16 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from headrace.broker.auto_creation import AutoCreation
-from headrace.broker.context import Services
 from headrace.broker.disk_reads import DiskReads
-from headrace.broker.dispatch import Dispatcher
 from headrace.broker.fetch_sessions import FetchSessions
+from headrace.broker.frame_dispatcher import FrameDispatcher
 from headrace.broker.listener import ConnectionQuotas, Listener, idle_check_seconds
 from headrace.broker.metering import RequestMetrics
+from headrace.broker.processor import RequestProcessor
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.record_work import RecordWork
 from headrace.broker.sender import SendMemory
+from headrace.broker.services import Services
 from headrace.broker.time_slice import TimeSlice
 from headrace.controller.commands import BumpLeaderEpochs, RegisterBroker, UnfenceBroker
 from headrace.controller.controller import Controller
@@ -105,10 +106,9 @@ class Node:
         self._controller: Controller | None = None
         self._flush_scheduler: FlushScheduler | None = None
         self._groups: GroupCoordinator | None = None
-        self._dispatcher: Dispatcher | None = None
+        self._processor: RequestProcessor | None = None
         self.addresses: dict[str, tuple[str, int]] = {}
         self.metrics: NodeMetrics | None = None
-        self._services: Services | None = None
         self.extra_listeners: ExtraListeners | None = None
 
     async def start(self) -> None:
@@ -192,9 +192,7 @@ class Node:
             clock=self._clock,
             randomness=self._randomness,
         )
-
-        self._services = services
-
+        processor = self._processor = RequestProcessor(services)
         shielded = ShieldedExecutor(self._executor)
         cleaner = LogCleaner(
             replicas,
@@ -232,10 +230,8 @@ class Node:
             flush_scheduler.flush_times,
             lag_monitor.lag,
         )
-        dispatcher = Dispatcher(services, config.socket_request_max_bytes)
-        self._dispatcher = dispatcher
         try:
-            await self._bind_listeners(dispatcher)
+            await self._bind_listeners(processor)
         except OSError:
             # Every log is open and flushed by now: the next start has nothing to recover, and
             # must not say that this one came to a bad end.
@@ -267,10 +263,15 @@ class Node:
         _ = services.groups
 
     @property
+    def processor(self) -> RequestProcessor:
+        """Serves requests, whatever they come by; there after `start`."""
+        assert self._processor is not None, "the node has not been started"
+        return self._processor
+
+    @property
     def services(self) -> Services:
         """What handlers work with; there after `start`."""
-        assert self._services is not None, "the node has not been started"
-        return self._services
+        return self.processor.services
 
     async def open_extra_listeners(self) -> None:
         """Open the doors beside Kafka's that the config names; after `start`."""
@@ -278,11 +279,11 @@ class Node:
 
         sources = () if self.metrics is None else (self.metrics,)
         self.extra_listeners = ExtraListeners(
-            self._config, self.services, sources, self._descriptors
+            self._config, self.processor, sources, self._descriptors
         )
         await self.extra_listeners.open()
 
-    async def _bind_listeners(self, dispatcher: Dispatcher) -> None:
+    async def _bind_listeners(self, processor: RequestProcessor) -> None:
         """Bind every listener; connections are served from `Listener.open` on."""
         loop = asyncio.get_running_loop()
         count = ConnectionQuotas(
@@ -295,8 +296,9 @@ class Node:
         for settings in self._config.parsed_listeners():
             listener = Listener(
                 settings.name,
-                dispatcher,
+                partial(FrameDispatcher, processor),
                 count,
+                frame_bytes_max=self._config.socket_request_max_bytes,
                 send_memory=send_memory,
                 now=loop.time,
                 idle_seconds_max=idle_seconds,
@@ -364,8 +366,8 @@ class Node:
         await self._on_stop.aclose()
 
     async def _finish_requests(self) -> None:
-        if self._dispatcher is not None:
-            await self._dispatcher.close()
+        if self._processor is not None:
+            await self._processor.close()
         # Behind it: what those requests appended is waited for as well.
         if self._flush_scheduler is not None:
             await self._flush_scheduler.drain()
@@ -378,8 +380,8 @@ class Node:
             bound.close()
         for task in self._tasks:
             task.cancel()
-        if self._dispatcher is not None:
-            self._dispatcher.kill()
+        if self._processor is not None:
+            self._processor.kill()
         for listener in self._listeners:
             listener.abort()
         self._on_stop.pop_all()

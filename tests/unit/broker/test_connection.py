@@ -1,14 +1,14 @@
 """One connection: answers leave in order, and what a client can make us hold is bounded."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any
 
 import pytest
 
 from headrace.broker.connection import HELD_BYTES_MAX, UNANSWERED_MAX, Connection, ResponseSlot
 from headrace.broker.disk_reads import DiskReads
-from headrace.broker.dispatch import Dispatcher
 from headrace.broker.listener import ConnectionQuotas, Listener
 from headrace.broker.sender import SendMemory
 from headrace.core.errors import MalformedMessage
@@ -54,8 +54,6 @@ class RecordingTransport(asyncio.Transport):
 class ScriptedDispatcher:
     """Answers a frame at once, later, or not at all, as its first byte says."""
 
-    frame_bytes_max = 2 * HELD_BYTES_MAX
-
     def __init__(self) -> None:
         self.later: list[tuple[Connection, ResponseSlot, bytes]] = []
         self.seen = 0
@@ -83,6 +81,20 @@ class ScriptedDispatcher:
         connection.fill(answer, (payload,))
 
 
+class ScriptedFrames:
+    """The frames of one connection, all of which go to one dispatcher."""
+
+    def __init__(self, dispatcher: ScriptedDispatcher, connection: Connection) -> None:
+        self._dispatcher = dispatcher
+        self._connection = connection
+
+    def handle(self, frame: memoryview) -> None:
+        self._dispatcher.dispatch(self._connection, frame)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return asyncio.get_running_loop().create_task(work)
+
+
 class ListenerHarness:
     """A connection with everything around it recorded."""
 
@@ -97,8 +109,9 @@ class ListenerHarness:
         )
         self.listener = Listener(
             "PLAINTEXT",
-            cast(Dispatcher, self.dispatcher),
+            partial(ScriptedFrames, self.dispatcher),
             self.count,
+            frame_bytes_max=2 * HELD_BYTES_MAX,
             send_memory=SendMemory(DiskReads(InlineExecutor())),
             now=lambda: 0.0,
             idle_seconds_max=60,

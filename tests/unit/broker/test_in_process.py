@@ -55,7 +55,7 @@ ADA, BOB = Principal("User", "ada"), Principal("User", "bob")
 async def client_of(directory: Path) -> AsyncIterator[AsyncClient]:
     async with (
         running_node(directory, log_flush_policy="os") as node,
-        in_process_client(node.services, name="test", listener="PLAINTEXT") as client,
+        in_process_client(node.processor, name="test", listener="PLAINTEXT") as client,
     ):
         await client.connect()
         yield client
@@ -112,7 +112,7 @@ async def test_each_listener_asks_the_authorizer_in_its_own_name(tmp_path: Path)
     async with running_node(tmp_path, OnlyAda(), log_flush_policy="os") as node:
         for principal, allowed in ((ADA, True), (BOB, False)):
             client = in_process_client(
-                node.services,
+                node.processor,
                 name="text",
                 listener="PLAINTEXT",
                 principal=principal,
@@ -170,7 +170,7 @@ async def test_a_fault_in_a_handler_costs_its_own_request(tmp_path: Path) -> Non
 
     async with (
         running_node(tmp_path, Faulty(), log_flush_policy="os") as node,
-        in_process_client(node.services, name="text", listener="PLAINTEXT") as client,
+        in_process_client(node.processor, name="text", listener="PLAINTEXT") as client,
     ):
         waiting = await waiting_fetch(client, channel=0)
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
@@ -233,7 +233,7 @@ async def test_what_waits_for_a_request_before_it_is_not_done_after_the_end(
 ) -> None:
     monkeypatch.setattr(time_slice, "SLICE_SECONDS", 0.0)
     async with running_node(tmp_path, log_flush_policy="os") as node:
-        async with in_process_client(node.services, name="test", listener="PLAINTEXT") as client:
+        async with in_process_client(node.processor, name="test", listener="PLAINTEXT") as client:
             await client.connect()
             await client.admin.create_topics([NewTopic("orders", 9)])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker import dispatch
+from headrace.broker import processor
 from headrace.broker.long_requests import ITEMS_AT_ONCE, ITEMS_MAX
 from headrace.broker.routes import ROUTES
 from headrace.controller.commands import CreateTopics, TopicToCreate
@@ -186,7 +186,7 @@ async def test_another_client_is_served_while_many_items_are_read(
 async def test_batches_of_many_partitions_are_appended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "ITEMS_AT_ONCE", 5)
+    monkeypatch.setattr(processor, "ITEMS_AT_ONCE", 5)
     data = bytes(encode_batch([Record(0, 1_000, None, b"value", ())]))
     async with running_node(tmp_path) as node, RawClient(*address(node)) as client:
         assert node._controller is not None

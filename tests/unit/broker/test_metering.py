@@ -3,12 +3,11 @@
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
 
 import pytest
 
-from headrace.broker.context import RequestContext
 from headrace.broker.metering import SLOW_LINES_PER_SECOND, ApiMetrics, RequestMetrics
+from headrace.broker.request import RequestOrigin
 from headrace.broker.response_errors import errors_counter
 from headrace.core.errors import ErrorCode
 from headrace.protocol.api_keys import APIS, ApiKey, response_class
@@ -19,24 +18,22 @@ from headrace.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from headrace.security.principal import ANONYMOUS, Principal
+from headrace.security.principal import ANONYMOUS
 
 LOGGER = "headrace.broker.metering"
 
 
-class FakeConnection:
-    client_host = "/192.0.2.1"
-    principal: Principal = ANONYMOUS
+ORIGIN = RequestOrigin(ANONYMOUS, "/192.0.2.1", "PLAINTEXT")
 
 
 @dataclass
 class Request:
-    """What a meter looks at of a context."""
+    """What a meter looks at of a request."""
 
     header: RequestHeader
     started: float
     size: int = 123
-    connection: FakeConnection = FakeConnection()  # noqa: RUF009 - has no state
+    origin: RequestOrigin = ORIGIN
 
 
 class Clock:
@@ -55,7 +52,7 @@ def serve(
     clock.seconds += seconds
     partition = PartitionProduceResponse(index=0, base_offset=0, error_code=ErrorCode(error))
     topic = TopicProduceResponse(name="t", partition_responses=[partition])
-    meter.count_request(cast(RequestContext, request), ProduceResponse(responses=[topic]))
+    meter.count_request(request, ProduceResponse(responses=[topic]))
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from headrace.broker import dispatch
+from headrace.broker import frame_dispatcher
 from headrace.broker.connection import Connection
 from headrace.broker.produce_fast_path import ProduceFastPath
 from headrace.controller.commands import CreateTopics, DeleteTopics, TopicToCreate, TopicToDelete
@@ -109,7 +109,7 @@ async def test_answers_and_log_are_those_of_the_whole_way(
     seen: list[list[list[bytes]]] = []
     for way in ("short", "whole"):
         if way == "whole":
-            monkeypatch.setattr(dispatch, "observe", lambda *_: None)
+            monkeypatch.setattr(frame_dispatcher, "observe", lambda *_: None)
         async with running_node(tmp_path / way, log_flush_policy=policy) as node:
             topic_id = await new_topic(node)
             seen.append([await answers(node, script(v, topic_id, acks)) for v in VERSIONS])

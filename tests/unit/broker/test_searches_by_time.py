@@ -191,7 +191,7 @@ async def test_the_first_record_of_that_time_is_found_by_a_worker(
         assert await _search(client, 3_001) == (5, 4_000)
         assert await _search(client, 4_001) == (-1, -1)
         assert await _search(client, MAX_TIMESTAMP) == (5, 4_000)
-        services = node._services
+        services = node.services
         assert services is not None
         partition = services.replicas.require("t", 0)
         partition.log.advance_log_start(Offset(2))

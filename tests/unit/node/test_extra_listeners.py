@@ -28,7 +28,7 @@ async def test_a_listener_at_its_default_stays_closed_and_says_that_another_answ
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             http, text = only(key, address).values()
             config = replace(BrokerConfig(), http_listener=http, text_listener=text)
-            listeners = ExtraListeners(config, node.services, ())
+            listeners = ExtraListeners(config, node.processor, ())
             await listeners.open()
             await listeners.close()
     assert (listeners.http, listeners.text) == (None, None)
@@ -45,7 +45,7 @@ async def test_a_listener_that_the_config_names_must_open(key: str, tmp_path: Pa
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             config = BrokerConfig.from_static(only(key, address))
-            listeners = ExtraListeners(config, node.services, ())
+            listeners = ExtraListeners(config, node.processor, ())
             with pytest.raises(ListenerBindFailed, match=f"{address} is taken") as shut:
                 await listeners.open()
             await listeners.close()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from headrace.broker.config_resources import alterable
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.controller.commands import AlterConfigs, ConfigAlteration, ConfigsToReplace
 from headrace.core.errors import ErrorCode

@@ -2,7 +2,7 @@
 
 import re
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import ROUTES, handles
 from headrace.core.errors import ErrorCode
 from headrace.protocol.api_keys import ApiKey
@@ -34,7 +34,7 @@ def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersion
         words = (request.client_software_name, request.client_software_version)
         if not all(_CLIENT_WORD.fullmatch(word) for word in words):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-        ctx.connection.client_software = words
+        ctx.connection.origin = ctx.origin._replace(client_software=words)
     image = ctx.services.metadata.image
     registration = image.brokers.get(ctx.services.node_id)
     supported = registration.features if registration is not None else {}

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat: the whole life of a member in a consumer group."""
 
-from headrace.broker.context import RequestContext
 from headrace.broker.group_requests import client_info, reply_callback
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.protocol.messages.consumer_group_heartbeat import (

@@ -1,6 +1,6 @@
 """CreatePartitions: raise the number of partitions of topics that exist."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.controller.commands import CreatePartitions, NewPartitions, PartitionsCreation
 from headrace.core.errors import ErrorCode

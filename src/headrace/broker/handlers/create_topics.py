@@ -1,6 +1,6 @@
 """CreateTopics: shape the request for the controller, and its decisions for the client."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.time_slice import in_time_slices
 from headrace.controller.commands import CreateTopics, TopicCreation, TopicToCreate

@@ -1,6 +1,6 @@
 """DeleteGroups: remove empty groups with their offsets."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ErrorCode
 from headrace.protocol.messages.delete_groups import (

@@ -1,6 +1,6 @@
 """DeleteTopics, by name or (v6) by id."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.controller.commands import DeleteTopics, TopicDeletion, TopicToDelete
 from headrace.core.errors import ErrorCode

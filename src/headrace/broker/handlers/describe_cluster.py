@@ -1,6 +1,6 @@
 """DescribeCluster: the brokers, as seen from the listener asked."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.topic_view import cluster_operations, reachable_brokers
 from headrace.core.errors import ErrorCode

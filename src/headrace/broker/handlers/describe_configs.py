@@ -6,7 +6,7 @@ An answer is much longer than its question, so the same question is answered onc
 from collections.abc import Iterable
 
 from headrace.broker.config_resources import authorize
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.time_slice import in_time_slices
 from headrace.core import group_configs, topic_configs

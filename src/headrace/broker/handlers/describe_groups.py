@@ -1,6 +1,6 @@
 """DescribeGroups: state and members of classic groups."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.topic_view import NOT_ASKED, authorized_operations
 from headrace.core.errors import ErrorCode

@@ -1,6 +1,6 @@
 """DescribeLogDirs: how much each partition takes, and how much room is left."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import TopicPartition

@@ -1,6 +1,6 @@
 """DescribeProducers: who has been writing to a partition with an identity."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode, StorageError
 from headrace.metadata.names import name_problem

@@ -1,6 +1,6 @@
 """DescribeTopicPartitions: topic metadata in pages."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.topic_view import NOT_ASKED, topic_operations
 from headrace.core.errors import ApiError, ErrorCode

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Final, NamedTuple, cast
 from uuid import UUID
 
-from headrace.broker.context import RequestContext
 from headrace.broker.fetch_sessions import FetchPartitionState, FetchPlan, key_of
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, OffsetOutOfRange, StorageError
 from headrace.core.files import Buffer, FileRange

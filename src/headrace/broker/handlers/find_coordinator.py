@@ -1,6 +1,6 @@
 """FindCoordinator: who looks after a group; from v4 on, after each of several."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.topic_view import reachable_brokers
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError

@@ -1,6 +1,6 @@
 """Heartbeat: keep a member in its group, or tell it why it must join again."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ErrorCode
 from headrace.protocol.message import Message

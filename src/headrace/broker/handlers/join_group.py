@@ -1,7 +1,7 @@
 """JoinGroup: enter a classic group; answered when the rebalance is through."""
 
-from headrace.broker.context import RequestContext
 from headrace.broker.group_requests import client_info
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.partition_writer import TimedReply

@@ -1,6 +1,6 @@
 """ListConfigResources: the names of everything that can have configs."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ErrorCode
 from headrace.metadata.image import ConfigResourceType

@@ -1,6 +1,6 @@
 """ListGroups: the groups of this broker, by state (v4) and type (v5)."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ErrorCode
 from headrace.protocol.message import Message

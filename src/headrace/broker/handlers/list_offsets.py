@@ -7,7 +7,7 @@ worker does it.
 from collections import Counter
 from functools import partial
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import Offset

@@ -1,6 +1,6 @@
 """Metadata: brokers, topics and leaders; may create a topic on first mention."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.topic_view import (
     cluster_operations,

@@ -1,6 +1,6 @@
 """OffsetCommit: remember how far a group has read; topics by name, from v10 on by id."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.protocol.message import Message

@@ -1,6 +1,6 @@
 """OffsetDelete: forget offsets of a group that does not read these topics any more."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.protocol.message import Message

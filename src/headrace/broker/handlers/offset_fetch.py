@@ -7,7 +7,7 @@ with an offset is much longer than the question.
 from collections.abc import Iterable
 from uuid import UUID
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ErrorCode
 from headrace.groups.offset_requests import NO_OFFSET

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch: where an epoch ended, so that a client can find where it diverged."""
 
-from headrace.broker.context import RequestContext
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import LeaderEpoch

@@ -11,8 +11,9 @@ from functools import partial
 from typing import Final, cast
 from uuid import UUID
 
-from headrace.broker.context import ClientConnection, RequestContext, Services
+from headrace.broker.request import RequestContext, RequestOrigin
 from headrace.broker.routes import handles
+from headrace.broker.services import Services
 from headrace.broker.time_slice import in_time_slices
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, InvalidRecord
 from headrace.core.ids import Offset
@@ -88,7 +89,7 @@ def _append_each(
     for topic in request.topic_data:
         refused, name = admit_topic(
             ctx.services,
-            ctx.connection,
+            ctx.origin,
             ctx.client_id,
             ctx.api_version,
             request.acks,
@@ -121,7 +122,7 @@ def _append_each(
 
 def admit_topic(
     services: Services,
-    connection: ClientConnection,
+    origin: RequestOrigin,
     client_id: str | None,
     version: int,
     acks: int,
@@ -135,7 +136,7 @@ def admit_topic(
             return ErrorCode.UNKNOWN_TOPIC_ID, ""
         name = known.name
     action = Action(
-        connection.principal, connection.client_host, AclOperation.WRITE, ResourceType.TOPIC, name
+        origin.principal, origin.client_host, AclOperation.WRITE, ResourceType.TOPIC, name
     )
     if not services.authorizer.allows(action):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED, name
@@ -148,7 +149,7 @@ def admit_topic(
 
 def admit(
     services: Services,
-    connection: ClientConnection,
+    origin: RequestOrigin,
     client_id: str | None,
     version: int,
     acks: int,
@@ -157,7 +158,7 @@ def admit(
     index: int,
 ) -> Partition | None:
     """The partition that may be written; None if the answer must say why none may."""
-    refused, name = admit_topic(services, connection, client_id, version, acks, name, topic_id)
+    refused, name = admit_topic(services, origin, client_id, version, acks, name, topic_id)
     return None if refused else services.replicas.find(name, index)
 
 

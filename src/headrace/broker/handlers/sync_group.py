@@ -1,7 +1,7 @@
 """SyncGroup: a member's share; answered when the leader has assigned."""
 
-from headrace.broker.context import RequestContext
 from headrace.broker.group_requests import reply_callback
+from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.partition_writer import TimedReply
