@@ -39,7 +39,7 @@ UNGUARDED = {
     "web/state.py stop_waiting watch.cancel": "asyncio's own, raises nothing",
     "web/instances.py rewind_unacknowledged self.member.seek": "all of one member",
     "log/compaction/key_map.py survivors self._resolve": "all of one log",
-    "log/segments.py remove self.segment.files.remove": "all of one segment",
+    "log/segments.py remove self.segment.data.files.remove": "all of one segment",
     "log/directory.py rename_deleted self._rename_deleted": "guards each partition itself",
     "log/recovery.py _drop_after segment.rename": "all of one log: it is offline as a whole",
     "log/recovery.py _drop_after segment.close": "all of one log: it is offline as a whole",
