@@ -59,7 +59,7 @@ class ClientHost:
         deliveries: list[asyncio.Future[RecordMetadata]] = []
         number = 0
         while self.loop.time() < until:
-            await asyncio.sleep(random.random() * 0.2)
+            await asyncio.sleep(random.random() * 0.25)
             for _ in range(random.randint(1, 6)):
                 number += 1
                 partition = TopicPartition(TOPIC, random.randrange(partitions))

@@ -169,10 +169,15 @@ class SimulatedLock:
 class SimulatedFileSystem:
     """Implements `core.files.FileSystem` in memory."""
 
-    def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self, now_ms: Callable[[], int] = lambda: 0, *, keeps_operations: bool = True
+    ) -> None:
+        """Long runs do without `operations`, which grow for ever, unless an observer looks."""
         self.faults = Faults()
         self.operations: list[Operation] = []
-        self.observer: Callable[[Operation], None] = lambda _operation: None
+        self.operations_done = 0
+        self._keeps_operations = keeps_operations
+        self.observer: Callable[[Operation], None] | None = None
         # Called where a real call takes long: in the middle of a sync.
         self.pause_point: Callable[[], None] = lambda: None
         self.locked: set[str] = set()
@@ -194,7 +199,7 @@ class SimulatedFileSystem:
     def _handed_over(self, root: DirectoryInode) -> "SimulatedFileSystem":
         self._alive = False
         self._root = DirectoryInode()
-        heir = SimulatedFileSystem(self._now_ms)
+        heir = SimulatedFileSystem(self._now_ms, keeps_operations=self._keeps_operations)
         heir._root = root
         heir.faults = self.faults
         return heir
@@ -347,9 +352,14 @@ class SimulatedFileSystem:
             raise ProcessDied
 
     def record(self, kind: str, path: str, *, honest: bool = True) -> None:
-        operation = Operation(len(self.operations) + 1, kind, path, _call_site(), honest)
-        self.operations.append(operation)
-        self.observer(operation)
+        self.operations_done += 1
+        if self.observer is None and not self._keeps_operations:
+            return
+        operation = Operation(self.operations_done, kind, path, _call_site(), honest)
+        if self._keeps_operations:
+            self.operations.append(operation)
+        if self.observer is not None:
+            self.observer(operation)
 
     def sync_is_honest(self, path: str) -> bool:
         faults = self.faults

@@ -1,6 +1,6 @@
 """What goes wrong in a run, as data: drawn before it, printed as text, cut down to what matters.
 
-    lasts 15.0
+    lasts 10.0
     0.731 kill node=1 after=17 down=0.4
     2.214 power_cut node=1 after=0 down=1.1 survival=8812
     3.650 full_disk node=1 room_bytes=1200 seconds=0.9
@@ -15,6 +15,8 @@ from random import Random
 from typing import Any, ClassVar
 
 SHORT, LONG = 0.001, 0.2
+SECONDS = 10.0
+GAP_SECONDS = 0.65
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ class Entry:
 class FaultPlan:
     """All faults of a run, in order of their times; then everything heals."""
 
-    seconds: float = 15.0
+    seconds: float = SECONDS
     entries: tuple[Entry, ...] = ()
 
     @classmethod
@@ -146,16 +148,16 @@ class FaultPlan:
         cls,
         random: Random,
         *,
-        seconds: float = 15.0,
+        seconds: float = SECONDS,
         nodes: int = 1,
         kinds: Iterable[str] = tuple(DRAWN),
         extra: Sequence[Entry] = (),
     ) -> "FaultPlan":
-        """About one fault a second and node."""
+        """About three faults in two seconds and node: quiet time costs, and shows nothing."""
         chosen = sorted(kinds)
         entries, at = list(extra), 0.0
         while chosen:
-            at += random.random() * 2 / nodes
+            at += random.random() * 2 * GAP_SECONDS / nodes
             if at >= seconds:
                 break
             draw = DRAWN[random.choice(chosen)]
@@ -200,7 +202,7 @@ def _parameters(fault: Fault | type[Fault]) -> list[tuple[str, type[int] | type[
 
 def _crash(random: Random) -> tuple[int, float]:
     after = 0 if random.random() < 0.3 else random.randint(1, 60)
-    return after, _seconds(random, 1.5)
+    return after, _seconds(random, 1.0)
 
 
 def _seconds(random: Random, most: float) -> float:

@@ -1,6 +1,7 @@
-"""Worker threads that run in lockstep with the virtual loop: overlap without chance.
+"""Workers that run in lockstep with the virtual loop: overlap without chance.
 
-A call runs in a thread of its own, but only while the loop stands still. In the middle of every
+A call runs in a greenlet, with a stack of its own as a thread has one, but only while the loop
+stands still. In the middle of every
 sync the worker parks and the loop goes on for a while of virtual time; so appends, rolls and
 crashes fall into the middle of a flush, and the same seed gives the same interleaving every
 time. Calls wait for each other, because workers may hold locks of their own across a sync. The
@@ -9,12 +10,13 @@ A worker of a dead process is unwound without touching anything.
 """
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from random import Random
 from typing import TypeVar
+
+from greenlet import getcurrent, greenlet
 
 from tests.simulation.disk import SimulatedFileSystem
 from tests.simulation.loop import VirtualLoop
@@ -23,35 +25,37 @@ from tests.simulation.processes import ProcessDied
 T = TypeVar("T")
 
 
-class _Worker(threading.Thread):
-    """One call; takes turns with the loop by two semaphores."""
+class _Worker:
+    """One call; takes turns with the loop, which is where `step` is called."""
 
     def __init__(self, work: Callable[[], None]) -> None:
-        super().__init__(daemon=True)
-        self._work = work
-        self._my_turn = threading.Semaphore(0)
-        self._loops_turn = threading.Semaphore(0)
+        self._stack = greenlet(work)
+        self._began = False
         self.finished = False
         self.killed = False
 
-    def run(self) -> None:
-        self._my_turn.acquire()
-        try:
-            if not self.killed:
-                self._work()
-        finally:
-            self.finished = True
-            self._loops_turn.release()
-
     def step(self) -> None:
         """On the loop's side: let the worker run until it parks or ends."""
-        self._my_turn.release()
-        self._loops_turn.acquire()
+        if self.killed and not self._began:
+            self.finished = True
+            return
+        self._began = True
+        self._stack.parent = getcurrent()
+        # As in a thread: whoever asks for the running loop there has made a mistake.
+        running = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
+        try:
+            self._stack.switch()
+        finally:
+            asyncio._set_running_loop(running)
+            self.finished = self._stack.dead
+
+    def is_running(self) -> bool:
+        return getcurrent() is self._stack
 
     def park(self) -> None:
         """On the worker's side: let the loop go on until it says `step` again."""
-        self._loops_turn.release()
-        self._my_turn.acquire()
+        self._stack.parent.switch()
         if self.killed:
             raise ProcessDied
 
@@ -86,12 +90,11 @@ class LockstepExecutor:
         def settle(
             how: Callable[[T], None] | Callable[[BaseException], None], what: object
         ) -> None:
-            # The thread that made the result never touches the future: that is the loop's.
+            # The worker never touches the future: that is the loop's.
             done.append(lambda: None if outcome.done() else how(what))  # type: ignore[arg-type]  # pairs fit
 
         done: list[Callable[[], None]] = []
         worker = _Worker(work)
-        worker.start()
         self._calls.append((worker, done))
         if len(self._calls) == 1:
             self._loop.call_later(self._delay(), self._step)
@@ -101,7 +104,6 @@ class LockstepExecutor:
         worker, done = self._calls[0]
         worker.step()
         if worker.finished:
-            worker.join()
             self._calls.popleft()
             for settle in done:
                 self._loop.call_later(self._delay(), settle)
@@ -109,9 +111,8 @@ class LockstepExecutor:
             self._loop.call_later(self._delay(), self._step)
 
     def _pause(self) -> None:
-        worker = threading.current_thread()
-        if isinstance(worker, _Worker):
-            worker.park()
+        if self._calls and self._calls[0][0].is_running():
+            self._calls[0][0].park()
 
     def _delay(self) -> float:
         return self._random.random() * self.delay_seconds_max
@@ -122,5 +123,4 @@ class LockstepExecutor:
             worker.killed = True
             while not worker.finished:
                 worker.step()
-            worker.join()
         self._calls.clear()

@@ -6,16 +6,17 @@ of it runs any more: no `finally`, no `connection_lost`, just as after SIGKILL.
 """
 
 import asyncio
-import heapq
 import inspect
-from asyncio import events
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from contextvars import Context, copy_context
+from heapq import heapify, heappop, heappush
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from tests.simulation.processes import Process, ProcessDied, is_alive
+from tests.simulation.processes import CURRENT_PROCESS, Process, ProcessDied
 
 if TYPE_CHECKING:
     from tests.simulation.network import SimulatedNetwork
@@ -26,10 +27,59 @@ EPOCH_MS = 1_750_000_000_000
 TICK_SECONDS = 1e-6
 # A history that goes round without end is a bug of the product or of the test.
 STEPS_MAX = 20_000_000
+TIMERS_SWEPT_MIN = 64
+TASKS_KEPT_MIN = 1_000
 
 
 class Deadlock(RuntimeError):
     """No callback is ready and no timer is set: whoever waits would wait for ever."""
+
+
+class VirtualHandle:
+    """One callback to come; lighter than asyncio's, which millions of seeds would feel."""
+
+    __slots__ = ("args", "callback", "context", "is_cancelled")
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = copy_context() if context is None else context
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self.args = ()
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+
+class VirtualTimer(VirtualHandle):
+    """A callback at a time."""
+
+    __slots__ = ("_loop", "_when")
+
+    def __init__(
+        self,
+        loop: "VirtualLoop",
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+    ) -> None:
+        super().__init__(callback, args, context)
+        self._loop = loop
+        self._when = when
+
+    def when(self) -> float:
+        return self._when
+
+    def cancel(self) -> None:
+        if not self.is_cancelled:
+            super().cancel()
+            self._loop.timer_cancelled()
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -38,13 +88,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
-        self._ready: Any
-        self._scheduled: list[Any]
+        self._ready: deque[VirtualHandle] = deque()
+        # By time, then in the order in which they were set.
+        self._timers: list[tuple[float, int, VirtualTimer]] = []
+        self._timers_set = 0
+        self._timers_cancelled = 0  # of those in the heap; about, since some were due already
         self._steps = 0
         self.network: SimulatedNetwork | None = None
         self.failures: list[dict[str, Any]] = []
-        # All of them, so that none is collected, and its `finally` run, at a time of chance.
+        # All that are not done, so that none is collected, and its `finally` run, at a time of
+        # chance: what belongs to a dead process is never done.
         self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks_max = TASKS_KEPT_MIN
         self.set_exception_handler(lambda _loop, context: self._note(context))
 
     def time(self) -> float:
@@ -57,31 +112,76 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.failures.append(context)
 
     def _run_once(self) -> None:
-        timers, ready = self._scheduled, self._ready
+        timers, ready = self._timers, self._ready
         # A round takes some time, however short: a deadline in rounded milliseconds would
         # otherwise stay a hair away for ever.
         self._now += TICK_SECONDS
-        while timers and timers[0]._cancelled:
-            heapq.heappop(timers)._scheduled = False
+        while timers and timers[0][2].is_cancelled:
+            heappop(timers)
         if not ready and not self._stopping:  # type: ignore[attr-defined]  # of the base class
             if not timers:
                 raise Deadlock
-            self._now = max(self._now, timers[0]._when)
-        while timers and timers[0]._when <= self._now:
-            timer = heapq.heappop(timers)
-            timer._scheduled = False
-            ready.append(timer)
+            self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            ready.append(heappop(timers)[2])
+        self._steps += len(ready)
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not is_alive(handle._context):
+            if handle.is_cancelled:
+                continue
+            context = handle.context
+            process = context.get(CURRENT_PROCESS)
+            if process is not None and not process.alive:
                 _drop(handle)
-            elif not handle._cancelled:
-                self._steps += 1
-                assert self._steps < STEPS_MAX, "the simulation does not come to an end"
-                handle._run()
+                continue
+            try:
+                context.run(handle.callback, *handle.args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.call_exception_handler(
+                    {"message": f"in callback {handle.callback}", "exception": error}
+                )
+        assert self._steps < STEPS_MAX, "the simulation does not come to an end"
 
-    def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
-        """Cancelled timers are dropped when their time comes."""
+    def call_soon(  # type: ignore[override]  # a handle of our own
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> VirtualHandle:
+        self._check_closed()  # type: ignore[attr-defined]  # of the base class
+        handle = VirtualHandle(callback, args, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(  # type: ignore[override]  # a handle of our own
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> VirtualTimer:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]  # a handle of our own
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> VirtualTimer:
+        self._check_closed()  # type: ignore[attr-defined]  # of the base class
+        timer = VirtualTimer(self, when, callback, args, context)
+        self._timers_set += 1
+        heappush(self._timers, (when, self._timers_set, timer))
+        return timer
+
+    def timer_cancelled(self) -> None:
+        """Once most are cancelled, the others are kept; timeouts seldom live to see their time."""
+        self._timers_cancelled += 1
+        timers = self._timers
+        if self._timers_cancelled * 2 > len(timers) and len(timers) > TIMERS_SWEPT_MIN:
+            timers[:] = [entry for entry in timers if not entry[2].is_cancelled]
+            heapify(timers)
+            self._timers_cancelled = 0
 
     def _write_to_self(self) -> None:
         """Nobody waits in a selector that would have to be woken."""
@@ -91,7 +191,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def create_task(self, coro: Any, **options: Any) -> "asyncio.Task[Any]":
         task = super().create_task(coro, **options)
-        self._tasks.append(task)
+        tasks = self._tasks
+        tasks.append(task)
+        if len(tasks) > self._tasks_max:
+            tasks[:] = [each for each in tasks if not each.done()]
+            self._tasks_max = max(TASKS_KEPT_MIN, 2 * len(tasks))
         return task
 
     def close(self) -> None:
@@ -134,9 +238,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.run_until_complete(work)
 
 
-def _drop(handle: Any) -> None:
+def _drop(handle: VirtualHandle) -> None:
     """Forget a callback of a dead process; a coroutine that never began must not complain."""
-    task = getattr(handle._callback, "__self__", None)
+    task = getattr(handle.callback, "__self__", None)
     coroutine = task.get_coro() if isinstance(task, asyncio.Task) else None
     if (
         inspect.iscoroutine(coroutine)

@@ -132,7 +132,7 @@ class Machine:
         self, after: int, survival: Survival | None, note: Callable[[], None]
     ) -> None:
         """Crash in the middle of things: right after that many further steps on the disk."""
-        at = len(self.disk.operations) + after
+        at = self.disk.operations_done + after
 
         def observe(operation: Operation) -> None:
             if operation.number >= at and self._process is not None:
@@ -145,10 +145,10 @@ class Machine:
 
 def new_disk(now_ms: Callable[[], int]) -> SimulatedFileSystem:
     """An empty disk with a data directory that is there for good."""
-    disk = SimulatedFileSystem(now_ms)
+    disk = SimulatedFileSystem(now_ms, keeps_operations=False)
     disk.make_directory(DATA_DIRECTORY)
     disk.sync_everything()
-    disk.operations.clear()
+    disk.operations_done = 0
     return disk
 
 

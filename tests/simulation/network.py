@@ -195,12 +195,12 @@ class SimulatedTransport(asyncio.Transport):
                 return  # `resume_reading` comes back here
             chunk = self._network.chunk(self._unsent)
             del self._unsent[: len(chunk)]
-            self.peer._soon(self.peer._deliver, chunk)
             self._regulate_writing()
             self._pump_later()
+            self.peer._arrived(self.peer._deliver, chunk)
         elif self._eof_wanted:
             self._eof_wanted = False
-            self.peer._soon(self.peer._deliver_eof)
+            self.peer._arrived(self.peer._deliver_eof)
             if self._closing:
                 self._lose(None)
 
@@ -230,6 +230,11 @@ class SimulatedTransport(asyncio.Transport):
             self._network.transports.pop(self, None)
             self._soon(self._protocol.connection_lost, reason)
 
+    def _arrived(self, callback: Callable[..., Any], *args: object) -> None:
+        """Called by the wire, which belongs to nobody; at once, unless the receiver is dead."""
+        if is_alive(self._context):
+            self._context.run(callback, *args)
+
     def _soon(self, callback: Callable[..., Any], *args: object) -> None:
         self._loop.call_soon(callback, *args, context=self._context)
 
@@ -251,9 +256,11 @@ class SimulatedNetwork:
         return self._random.random() * self.conditions.delay_seconds_max
 
     def chunk(self, unsent: bytearray) -> bytes:
-        """What arrives next: often all of it, sometimes a piece, sometimes a single byte."""
-        most = min(len(unsent), self.conditions.chunk_bytes_max)
-        size = self._random.choice((most, most, self._random.randint(1, most), 1))
+        """What arrives next: mostly all of it, sometimes a piece, sometimes a single byte."""
+        size = min(len(unsent), self.conditions.chunk_bytes_max)
+        chance = self._random.random()
+        if chance < 0.2:
+            size = 1 if chance < 0.1 else 1 + int(self._random.random() * size)
         return bytes(unsent[:size])
 
     def listen(self, factory: Factory, _host: str, port: int) -> SimulatedServer:

@@ -227,7 +227,7 @@ class World:
         """Nothing goes wrong from here on."""
         self._healed = True
         self._empty_disk()
-        self.machine.disk.observer = lambda _operation: None
+        self.machine.disk.observer = None
         self.machine.set_sync_delay(0.001)
         async with asyncio.timeout(START_SECONDS_MAX):
             while not self.machine.is_up:
