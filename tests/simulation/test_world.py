@@ -160,8 +160,7 @@ def test_showing_what_is_not_committed_is_found_out(monkeypatch: pytest.MonkeyPa
 
     def append_and_show(self: Partition, *arguments: Any) -> AppendInfo:
         info = append(self, *arguments)
-        self.high_watermark = self.log.log_end_offset
-        self.notify()
+        self._move_high_watermark(self.log.log_end_offset)
         return info
 
     monkeypatch.setattr(Partition, "append", append_and_show)

@@ -134,7 +134,7 @@ class ProduceFastPath:
             return True
         except OverBudget:
             return False
-        if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
+        if acks == ACKS_ALL and not partition.is_committed(Offset(info.last_offset + 1)):
             delayed = _DelayedFastProduce(
                 self, connection, correlation_id, info, started, len(frame)
             )

@@ -126,7 +126,7 @@ class PartitionWriter:
     @property
     def is_committed(self) -> bool:
         """Whether all that was written is committed, or never will be."""
-        return self.failed or (not self._scheduled and self._partition.high_watermark >= self._end)
+        return self.failed or (not self._scheduled and self._partition.is_committed(self._end))
 
     def when_committed(self, call: ReplyCallback) -> None:
         """Call once that is so."""
@@ -155,7 +155,7 @@ class PartitionWriter:
             self._reply_when_committed(replies)
 
     def _reply_when_committed(self, replies: list[PendingReply]) -> None:
-        if self._partition.high_watermark >= self._end:
+        if self._partition.is_committed(self._end):
             send_replies(replies)
         else:
             self._partition.when_committed(self._end, partial(self._committed, replies))

@@ -12,9 +12,10 @@ A partition is open (`logs`), or has a directory that nobody has opened (`partit
 that could not be opened stays there, with all that the tables say about it, until it is opened,
 deleted or renamed as stray. What is stray is for the metadata to say, not for this directory.
 
-`checkpoint`, `checkpoint_log_starts`, `purge_checkpoints`, `rename_deleted` and `remove_deleted`
-may run in a worker, also beside each other; the rest belongs to one thread. Creating a partition,
-and a truncation below what is checkpointed, wait for a table that is just being written.
+`checkpoint`, `checkpoint_log_starts`, `rename_deleted` and `remove_deleted` may run in a worker,
+also beside each other; `open_log` and `rename_stray_directories` too, one call at a time and not
+beside `rename_deleted`. The rest belongs to one thread. Opening a new partition, and a truncation
+below what is checkpointed, wait for a table that is just being written.
 """
 
 import json
@@ -179,7 +180,16 @@ class LogDirectory:
     def create(
         self, partition: TopicPartition, topic_id: TopicId, config: LogConfig
     ) -> PartitionLog:
-        """The log of a partition: opened (and recovered) if it is on disk, else a new one.
+        """The log of a partition, as `open_log` and `add` make it."""
+        log = self.open_log(partition, topic_id, config)
+        self.add(partition, log)
+        return log
+
+    def open_log(
+        self, partition: TopicPartition, topic_id: TopicId, config: LogConfig
+    ) -> PartitionLog:
+        """The log of a partition: opened (and recovered) if it is on disk, else a new one. It
+        belongs to the directory once `add` was called.
 
         Data with another topic id is set aside: it may be that of an earlier topic of this name,
         or the id may have been altered.
@@ -196,7 +206,7 @@ class LogDirectory:
                 self._rename_for_removal(partition, STRAY_DIRECTORY, None)
         if partition not in self._on_disk:
             self._purge_checkpoint_entry(partition)
-        log = PartitionLog.open(
+        return PartitionLog.open(
             self._files,
             directory,
             config,
@@ -207,11 +217,13 @@ class LogDirectory:
             topic_id=topic_id,
             lower_checkpoints=self._write_tables,
         )
+
+    def add(self, partition: TopicPartition, log: PartitionLog) -> None:
+        """Take in a log that `open_log` has opened."""
         self.logs[partition] = log
         # Last: until then the tables must go on saying what they say about it, and a second
         # attempt must find what the first one found.
         self._on_disk.discard(partition)
-        return log
 
     def delete(self, partition: TopicPartition) -> None:
         """Close a partition at once; `rename_deleted` frees its name for another.
@@ -271,16 +283,6 @@ class LogDirectory:
             except OSError as error:
                 logger.error("cannot be set aside: partition=%s error=%s", partition, error)
 
-    def has_checkpoint_entry(self, partition: TopicPartition) -> bool:
-        """Whether the tables have something about an earlier partition of this name."""
-        return partition not in self._on_disk and (
-            partition in self._log_starts or partition in self._recovery_points
-        )
-
-    def purge_checkpoints(self) -> None:
-        """Take what is neither open nor on disk out of the tables; may run in a worker."""
-        self._write_tables()
-
     def _purge_checkpoint_entry(self, partition: TopicPartition) -> None:
         """Take what an earlier partition of this name left in the tables out of them.
 
@@ -289,7 +291,7 @@ class LogDirectory:
         """
         # Inside, since a worker may be writing the earlier partition's offsets at this moment.
         with self._checkpoint_lock:
-            if self.has_checkpoint_entry(partition):
+            if partition in self._log_starts or partition in self._recovery_points:
                 self._write_both()
 
     def _rename_for_removal(

@@ -151,14 +151,17 @@ class Node:
             self._executor, self.request_metrics.now
         )
         self._on_stop.push_async_callback(flush_scheduler.close)
+        shielded = ShieldedExecutor(self._executor)
         replicas = ReplicaManager(
             directory,
             self._node_id,
             config,
-            self._executor,
+            shielded,
             request_flush=flush_scheduler.schedule if config.log_flush_policy == "fsync" else None,
         )
-        replicas.load(controller.image)
+        await replicas.load(controller.image)
+        # A controller that has started has all of the metadata.
+        await replicas.rename_stray_directories()
         # What a killed process left in the page cache counts only once it is on disk; were we
         # to serve before, the high watermark would be seen to fall.
         await flush_scheduler.drain()
@@ -193,7 +196,6 @@ class Node:
             randomness=self._randomness,
         )
         processor = self._processor = RequestProcessor(services)
-        shielded = ShieldedExecutor(self._executor)
         cleaner = LogCleaner(
             replicas,
             self._compactor,

@@ -29,7 +29,9 @@ def unflushed(partitions: Iterable[Partition | None]) -> dict[Partition, None]:
 def when_flushed(
     partitions: Iterable[Partition], call: Callable[[], None], requester: object | None = None
 ) -> None:
-    """Call once all that is written now is committed, or never will be, or the disk hangs.
+    """Call once all that is written now is flushed, or never will be, or the disk hangs.
+
+    Other replicas are not waited for: one that lags, under load, might never have all of it.
 
     It is flushed at once: `requester` waits.
     """
@@ -55,11 +57,11 @@ def when_flushed(
         return
     timer = asyncio.get_running_loop().call_later(FLUSH_WAIT_SECONDS_MAX, finish)
     for partition in waiting:
-        partition.when_committed(partition.log.log_end_offset, one_less, requester)
+        partition.when_flushed(one_less, requester)
 
 
 async def wait_until_flushed(partitions: Iterable[Partition | None], requester: object) -> None:
-    """Return once all that is written there now is committed, or as `when_flushed` says."""
+    """Return once all that is written there now is flushed, or as `when_flushed` says."""
     waiting = unflushed(partitions)
     if waiting:
         flushed = asyncio.Event()

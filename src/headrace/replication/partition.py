@@ -1,53 +1,101 @@
-"""One replica of one partition: the log below, and how far of it may be seen.
+"""One replica of one partition: the log below, its role, and how far of it may be seen.
 
-    produce --append--> log end ......... written
+    produce --append--> log end ......... written; followers read up to here
                         high watermark .. on every in-sync replica; readers stop here
                         last stable ..... below it every transaction has ended
 
-With one replica the high watermark follows what this node has flushed, or, under Kafka's own
-durability rule, what it has written. Whoever waits for the watermark (a produce with
-acks=all, a fetch that found nothing) is called back when it moves; nothing polls.
+Its role is a `Leader`, which says how far the high watermark may move, or a `Follower`. What may
+be seen, and by whom, is decided here and nowhere else. Whoever waits (a produce with acks=all, a
+fetch that found nothing) is called back when an offset moves; nothing polls.
 
-Records that nobody waits for need not be flushed at once, so each request for a flush says on
-whose behalf it is made.
+With one replica the high watermark follows what this node has flushed, or, under Kafka's own
+durability rule, what it has written. Records that nobody waits for need not be flushed at once,
+so each request for a flush says on whose behalf it is made.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from enum import IntEnum
+from typing import NamedTuple, Protocol
 
 from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
-from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicId, TopicPartition
+from headrace.core.files import FileRange
+from headrace.core.ids import NO_EPOCH, LeaderEpoch, NodeId, Offset, TopicId, TopicPartition
+from headrace.log.leader_epoch_cache import EpochEntry
 from headrace.log.partition_log import AppendInfo, PartitionLog
+from headrace.metadata.image import NO_LEADER, PartitionRegistration
 from headrace.protocol.records.header import BatchHeader
+from headrace.replication.follower import Follower
+from headrace.replication.leader import Leader
 from headrace.replication.settings import TopicSettings
 
 logger = logging.getLogger(__name__)
 
-# Called with NONE when the offset is committed, or with why it never will be.
+# Called with NONE when the offset is reached, or with why it never will be.
 CommitCallback = Callable[[ErrorCode], None]
 # Asks for a flush of a partition, on behalf of somebody who waits for it or of nobody (None).
 FlushRequest = Callable[["Partition", object | None], None]
+_Waiters = deque[tuple[Offset, CommitCallback, object]]
+
+
+class FetchIsolation(IntEnum):
+    """Up to where somebody reads; the names are Kafka's."""
+
+    LOG_END = 0
+    """Followers: what is written."""
+    HIGH_WATERMARK = 1
+    """Consumers: what is committed."""
+    TXN_COMMITTED = 2
+    """Consumers with read_committed: what no open transaction is part of."""
+
+
+class FetchPosition(NamedTuple):
+    """Where a reader goes on, and what it believes; epochs that it does not know are -1."""
+
+    offset: Offset
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+
+
+class ReadInfo(NamedTuple):
+    """What a read found, and the offsets of that moment."""
+
+    records: FileRange | None
+    next_offset: int
+    """Behind the last batch found."""
+    diverging: EpochEntry | None
+    """The reader's log is another one: up to here both may be the same. Nothing is read then."""
+    high_watermark: Offset
+    last_stable_offset: Offset
+    log_start_offset: Offset
 
 
 class PartitionListener(Protocol):
-    """Called each time more of a partition is visible, or it is gone; must not read or append.
+    """Called each time more can be read, and when nothing can be any more; must not read or append.
 
     It may watch thousands of partitions, so it is given which of them and how much more.
     """
 
     def advanced(self, partition: "Partition", more_bytes: int) -> None: ...
 
+    def gone(self, partition: "Partition") -> None:
+        """It is no longer led here, or no longer here at all."""
+        ...
+
 
 class Partition:
-    """The leader's view of a partition on this node.
+    """See the module's text for the offsets.
 
-    Invariant: log start <= high watermark <= log end, and the high watermark never moves back.
+    Invariant: log start <= last stable offset <= high watermark <= log end, and while the
+    partition is open here neither of the two in the middle moves back.
     """
 
     __slots__ = (
         "_commit_waiters",
+        "_flush_waiters",
+        "_flushed_bytes",
+        "_flushed_end",
         "_listeners",
         "_request_flush",
         "appended_bytes",
@@ -57,12 +105,10 @@ class Partition:
         "first_new_offset",
         "high_watermark",
         "id",
-        "isr",
-        "leader",
+        "last_stable_offset",
         "leader_epoch",
         "log",
-        "partition_epoch",
-        "replicas",
+        "role",
         "settings",
         "topic_id",
         "visible_bytes",
@@ -78,110 +124,234 @@ class Partition:
         request_flush: FlushRequest | None,
     ) -> None:
         """`request_flush` is called after each append, and when somebody waits for a flush;
-        without it (Kafka's own durability rule) what is written counts as committed."""
+        without it (Kafka's own durability rule) what is written counts as flushed."""
         self.id = partition
         self.topic_id = topic_id
         self.log = log
         self.settings = settings
         # Set when the partition leaves this node; whoever still holds it must drop it.
         self.closed = False
-        self.leader = NodeId(-1)
-        self.leader_epoch = LeaderEpoch(-1)
-        self.partition_epoch = 0
-        self.replicas: tuple[NodeId, ...] = ()
-        self.isr: tuple[NodeId, ...] = ()
+        self.leader_epoch = NO_EPOCH
         # After a crash the tail that recovery found may still be in the page cache alone.
-        self.high_watermark = log.log_end_offset if request_flush is None else log.flushed_offset
-        # Both only grow; waiting fetches measure what became visible since they looked.
+        self._flushed_end = log.log_end_offset if request_flush is None else log.flushed_offset
+        self.high_watermark = self.last_stable_offset = log.log_start_offset
+        # Until the metadata says otherwise somebody else may lead it.
+        self.role: Leader | Follower = Follower(
+            NodeId(NO_LEADER), NO_EPOCH, flushed_end=self._flushed_end
+        )
+        # These only grow; waiting fetches measure what became visible since they looked.
         self.appended_bytes = 0
+        self._flushed_bytes = 0
         self.visible_bytes = 0
         # For the metrics: what has come in since the start begins here, and what has gone out.
         self.first_new_offset = log.log_end_offset
         self.fetched_bytes = 0
         self.fetched_messages = 0
         self._request_flush = request_flush
-        self._commit_waiters: deque[tuple[Offset, CommitCallback, object]] | None = None
-        # In the order in which they came; None if there are none.
-        self._listeners: dict[PartitionListener, None] | None = None
+        self._commit_waiters: _Waiters | None = None
+        self._flush_waiters: _Waiters | None = None
+        # In the order in which they came, by what they wait for; None if there are none.
+        self._listeners: dict[FetchIsolation, dict[PartitionListener, None]] | None = None
         self.request_flush(self)
 
-    def become_leader(
-        self,
-        leader: NodeId,
-        leader_epoch: LeaderEpoch,
-        partition_epoch: int,
-        replicas: Sequence[NodeId],
-        isr: Sequence[NodeId],
-    ) -> None:
-        """Take over what the metadata image says about this partition."""
-        self.leader = leader
-        if leader_epoch > self.leader_epoch:
-            self.leader_epoch = leader_epoch
-            self.log.start_epoch(leader_epoch)
+    # Roles
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node may be written to and read from."""
+        return isinstance(self.role, Leader) and not self.closed
+
+    def become_leader(self, registration: PartitionRegistration) -> None:
+        """This node leads: take over what the metadata image says about this partition.
+
+        The same epoch once more begins nothing, it may have other replicas or another ISR.
+        """
+        epoch, role = LeaderEpoch(registration.leader_epoch), self.role
+        replicas = tuple(map(NodeId, registration.replicas))
+        isr = tuple(map(NodeId, registration.isr))
+        min_isr = self.settings.min_insync_replicas
+        if isinstance(role, Leader) and role.epoch == epoch:
+            high_watermark = role.registered(replicas, isr, min_isr)
+        else:
+            self.log.start_epoch(epoch)
+            self.leader_epoch = epoch
+            self.role = role = Leader(
+                registration.leader,
+                epoch,
+                replicas=replicas,
+                isr=isr,
+                min_isr=min_isr,
+                end=self._flushed_end,
+                high_watermark=self.high_watermark,
+            )
+            high_watermark = role.flushed(self._flushed_end)
             logger.debug(
                 "leading: partition=%s epoch=%d end_offset=%d",
                 self.id,
-                leader_epoch,
+                epoch,
                 self.log.log_end_offset,
             )
-        self.partition_epoch = partition_epoch
-        self.replicas = tuple(replicas)
-        self.isr = tuple(isr)
+        self._move_high_watermark(high_watermark)
 
-    @property
-    def last_stable_offset(self) -> Offset:
-        """Equal to the high watermark until transactions exist."""
-        return self.high_watermark
+    def become_follower(self, registration: PartitionRegistration) -> None:
+        """Another node leads, or none. Its epochs come with its batches; what is in the log may
+        have to be cut, so nobody waits for it any longer."""
+        epoch = LeaderEpoch(registration.leader_epoch)
+        led = isinstance(self.role, Leader)
+        if led or self.leader_epoch != epoch:
+            self.leader_epoch = epoch
+            self.role = Follower(registration.leader, epoch, flushed_end=self._flushed_end)
+            logger.debug("following: partition=%s epoch=%d", self.id, epoch)
+        if led:
+            self._end_waits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def check_epoch(self, current_leader_epoch: int) -> None:
-        """Refuse a client whose idea of the leader epoch differs from ours (KIP-320)."""
-        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
-            return
-        if current_leader_epoch < self.leader_epoch:
-            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
-        raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+    def close(self, reason: ErrorCode) -> None:
+        """It leaves this node: deleted, moved to others, or its log cannot be used."""
+        self.closed = True
+        self._end_waits(reason)
+
+    def update_settings(self, settings: TopicSettings) -> None:
+        """The topic's configs, or the broker's, are others now."""
+        self.settings = settings
+        self.log.update_config(settings.log)
+        role = self.role
+        if isinstance(role, Leader):
+            self._move_high_watermark(role.min_isr_changed(settings.min_insync_replicas))
+
+    def require_leader(self, current_leader_epoch: int = -1) -> None:
+        """Refuse where this node does not lead, and a client whose idea of the leader epoch differs
+        from ours (KIP-320)."""
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if not isinstance(self.role, Leader):
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    # Writing
 
     def append(
         self, batches: Sequence[tuple[int, BatchHeader]], buffer: memoryview, acks: int
     ) -> AppendInfo:
-        if acks == -1 and len(self.isr) < self.settings.min_insync_replicas:
-            self._require_in_sync()
+        role = self.role
+        if not isinstance(role, Leader):
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if acks == -1 and role.is_below_min_isr:
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
         info = self.log.append(batches, buffer, self.leader_epoch)
         if info.duplicate:
             return info
-        self.appended_bytes += len(buffer)
+        size = len(buffer)
+        self.appended_bytes += size
+        if self._listeners is not None:
+            self._notify(FetchIsolation.LOG_END, size)
         if self._request_flush is None:
-            self._advance(self.log.log_end_offset, self.appended_bytes)
+            self.flushed(self.log.log_end_offset, self.appended_bytes)
         else:
             # Whoever waits for acks=all says so next, by `when_committed`.
-            self._request_flush(self, self._first_listener)
+            self._request_flush(self, None if self._listeners is None else self._first_consumer)
         return info
 
-    def _require_in_sync(self) -> None:
-        # As Kafka, which lowers the setting to the number of replicas: a topic with one replica
-        # takes what a topic with three refuses as long as two of them are away.
-        if len(self.isr) < min(self.settings.min_insync_replicas, len(self.replicas)):
-            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    def fetched_by(self, node: NodeId, offset: Offset) -> None:
+        """A follower has everything below `offset`."""
+        role = self.role
+        if isinstance(role, Leader):
+            self._move_high_watermark(role.fetched(node, offset))
+
+    def delete_records_before(self, offset: Offset | None) -> Offset:
+        """Move the log start up to `offset`, or without one to the high watermark; only committed
+        records can be deleted.
+
+        Not where compaction alone decides what goes.
+        """
+        self.require_leader()
+        if not self.settings.config.is_deleted and self.settings.config.is_compacted:
+            raise ApiError(ErrorCode.POLICY_VIOLATION)
+        if offset is None:
+            offset = self.high_watermark
+        if offset < 0 or offset > self.high_watermark:
+            raise OffsetOutOfRange(f"offset {offset} is not in [0, {self.high_watermark}]")
+        self.log.advance_log_start(offset)
+        return self.log.log_start_offset
+
+    # Reading
+
+    def read(
+        self,
+        position: FetchPosition,
+        isolation: FetchIsolation,
+        max_bytes: int,
+        *,
+        at_least_one: bool,
+        requester: object = None,
+    ) -> ReadInfo:
+        """Whole batches from the one that holds the position, as far as `isolation` lets see.
+
+        `requester` is who reads: having read so far it comes back for what is written but not yet
+        flushed, so that is flushed now.
+        """
+        self.require_leader(position.current_leader_epoch)
+        start, _, last_epoch = position
+        log = self.log
+        diverging = None
+        if last_epoch >= 0:
+            epoch, end = log.end_offset_for_epoch(LeaderEpoch(last_epoch))
+            if epoch < last_epoch or end < start:
+                if epoch < 0:
+                    raise OffsetOutOfRange(f"epoch {last_epoch} is not known")
+                diverging = epoch, end
+        visible = self.visible_end(isolation)
+        found: FileRange | None = None
+        behind = 0
+        if diverging is None:
+            found, behind = log.find(start, max_bytes, visible, at_least_one=at_least_one)
+        if isolation and max(behind, start) >= visible:
+            self.request_flush(requester)
+        return ReadInfo(
+            found,
+            behind,
+            diverging,
+            self.high_watermark,
+            self.last_stable_offset,
+            log.log_start_offset,
+        )
+
+    def visible_end(self, isolation: FetchIsolation) -> Offset:
+        """Where somebody who reads so has to stop."""
+        if isolation is FetchIsolation.HIGH_WATERMARK:
+            return self.high_watermark
+        if isolation is FetchIsolation.TXN_COMMITTED:
+            return self.last_stable_offset
+        return self.log.log_end_offset
+
+    def is_committed(self, end: Offset) -> bool:
+        """Whether everything below `end` is on every replica in sync."""
+        return end <= self.high_watermark
+
+    # Waiting
 
     @property
     def is_flushed(self) -> bool:
-        """Whether everything appended is visible."""
-        return self.high_watermark >= self.log.log_end_offset
+        """Whether everything appended is on this node's disk, or counts as if it were."""
+        return self._request_flush is None or self._flushed_end >= self.log.log_end_offset
 
     @property
     def unflushed_bytes(self) -> int:
-        return self.appended_bytes - self.visible_bytes
+        return self.appended_bytes - self._flushed_bytes
 
     @property
     def flush_requester(self) -> object | None:
         """On whose behalf the next flush is; None if nobody waits for one."""
-        if self._commit_waiters is not None:
-            return self._commit_waiters[0][2]
-        return self._first_listener
+        waiters = self._flush_waiters or self._commit_waiters
+        return self._first_consumer if waiters is None else waiters[0][2]
 
     @property
-    def _first_listener(self) -> PartitionListener | None:
-        return None if self._listeners is None else next(iter(self._listeners))
+    def _first_consumer(self) -> PartitionListener | None:
+        """Followers read what is written, flushed or not."""
+        for isolation, listeners in (self._listeners or {}).items():
+            if isolation is not FetchIsolation.LOG_END:
+                return next(iter(listeners))
+        return None
 
     def request_flush(self, requester: object) -> None:
         """`requester` will read to the end of the log: what is written there is wanted now."""
@@ -190,33 +360,19 @@ class Partition:
 
     def flushed(self, offset: Offset, appended_bytes: int) -> None:
         """Everything below `offset` is on this node's disk; at least `appended_bytes` of it."""
-        if offset > self.high_watermark:
-            everything = offset >= self.log.log_end_offset
-            self._advance(offset, self.appended_bytes if everything else appended_bytes)
-
-    def close(self) -> None:
-        """The topic is gone."""
-        self.closed = True
-        self.fail_waiters(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-    def fail_waiters(self, reason: ErrorCode) -> None:
-        """What was appended will never be committed (the disk failed, or the topic is gone)."""
-        waiters, self._commit_waiters = self._commit_waiters, None
-        for _, call, _ in waiters or ():
-            _call_waiter(call, reason)
-        self.notify()
-
-    def delete_records_before(self, offset: Offset) -> Offset:
-        """Move the log start up to `offset`; only committed records can be deleted.
-
-        Not where compaction alone decides what goes.
-        """
-        if not self.settings.config.is_deleted and self.settings.config.is_compacted:
-            raise ApiError(ErrorCode.POLICY_VIOLATION)
-        if offset < 0 or offset > self.high_watermark:
-            raise OffsetOutOfRange(f"offset {offset} is not in [0, {self.high_watermark}]")
-        self.log.advance_log_start(offset)
-        return self.log.log_start_offset
+        if offset <= self._flushed_end:
+            return
+        self._flushed_end = offset
+        everything = offset >= self.log.log_end_offset
+        self._flushed_bytes = self.appended_bytes if everything else appended_bytes
+        waiters = self._flush_waiters
+        if waiters is not None and not _call_waiters(waiters, offset):
+            self._flush_waiters = None
+        role = self.role
+        if isinstance(role, Leader):
+            self._move_high_watermark(role.flushed(offset))
+        else:
+            role.flushed(offset)
 
     def when_committed(
         self, offset: Offset, call: CommitCallback, requester: object | None = None
@@ -228,43 +384,107 @@ class Partition:
         """
         if self._commit_waiters is None:
             self._commit_waiters = deque()
+        self._wait(self._commit_waiters, offset, call, requester)
+
+    def when_flushed(self, call: CommitCallback, requester: object | None = None) -> None:
+        """Call once what is written now is on this node's disk, whatever other replicas have."""
+        if self._flush_waiters is None:
+            self._flush_waiters = deque()
+        self._wait(self._flush_waiters, self.log.log_end_offset, call, requester)
+
+    def _wait(
+        self, waiters: _Waiters, offset: Offset, call: CommitCallback, requester: object | None
+    ) -> None:
         requester = call if requester is None else requester
-        self._commit_waiters.append((offset, call, requester))
+        waiters.append((offset, call, requester))
         if self._request_flush is not None:
             self._request_flush(self, requester)
 
-    def add_listener(self, listener: PartitionListener) -> None:
-        if self._listeners is None:
-            self._listeners = {}
-        self._listeners[listener] = None
-        self.request_flush(listener)
+    def fail_waiters(self, reason: ErrorCode) -> None:
+        """What was appended will never be committed: the disk failed."""
+        failed = (self._flush_waiters, self._commit_waiters)
+        self._flush_waiters = self._commit_waiters = None
+        for waiters in failed:
+            while waiters:
+                _call_waiter(waiters.popleft()[1], reason)
 
-    def remove_listener(self, listener: PartitionListener) -> None:
-        if self._listeners is not None:
-            self._listeners.pop(listener, None)
-            if not self._listeners:
-                self._listeners = None
-
-    def _advance(self, offset: Offset, visible_bytes: int) -> None:
-        self.high_watermark = offset
-        more_bytes = visible_bytes - self.visible_bytes
-        self.visible_bytes = visible_bytes
-        waiters = self._commit_waiters
-        if waiters is not None:
-            while waiters and waiters[0][0] <= offset:
-                _call_waiter(waiters.popleft()[1], ErrorCode.NONE)
-            if not waiters:
-                self._commit_waiters = None
-        self.notify(more_bytes)
-
-    def notify(self, more_bytes: int = 0) -> None:
-        """Call everybody who waits here for more."""
-        if self._listeners is not None:
-            for listener in tuple(self._listeners):
+    def _end_waits(self, reason: ErrorCode) -> None:
+        """Nobody is served here any more; also those who wait for nothing but more records."""
+        self.fail_waiters(reason)
+        for listeners in tuple((self._listeners or {}).values()):
+            for listener in tuple(listeners):
                 try:
-                    listener.advanced(self, more_bytes)
+                    listener.gone(self)
                 except Exception:
                     logger.exception("a listener failed: partition=%s", self.id)
+
+    def add_listener(
+        self,
+        listener: PartitionListener,
+        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
+    ) -> None:
+        """Call it when more can be read under this isolation."""
+        if self._listeners is None:
+            self._listeners = {}
+        self._listeners.setdefault(isolation, {})[listener] = None
+        if isolation is not FetchIsolation.LOG_END:
+            self.request_flush(listener)
+
+    def remove_listener(self, listener: PartitionListener) -> None:
+        for isolation, listeners in tuple((self._listeners or {}).items()):
+            listeners.pop(listener, None)
+            if not listeners and self._listeners is not None:
+                del self._listeners[isolation]
+        if not self._listeners:
+            self._listeners = None
+
+    # Offsets that move
+
+    def _move_high_watermark(self, offset: Offset) -> None:
+        if offset <= self.high_watermark:
+            return
+        visible_bytes = self._bytes_below(offset)
+        more_bytes = visible_bytes - self.visible_bytes
+        self.visible_bytes = visible_bytes
+        self.high_watermark = offset
+        waiters = self._commit_waiters
+        if waiters is not None and not _call_waiters(waiters, offset):
+            self._commit_waiters = None
+        if self._listeners is not None:
+            self._notify(FetchIsolation.HIGH_WATERMARK, more_bytes)
+        # Until transactions exist there is none that could hold it back.
+        self._move_last_stable_offset(offset, more_bytes)
+
+    def _move_last_stable_offset(self, offset: Offset, more_bytes: int) -> None:
+        self.last_stable_offset = offset
+        if self._listeners is not None:
+            self._notify(FetchIsolation.TXN_COMMITTED, more_bytes)
+
+    def _bytes_below(self, offset: Offset) -> int:
+        """Of what was appended here: for certain at the log end and where a flush ended, and a
+        guess between them."""
+        end = self.log.log_end_offset
+        if offset >= end:
+            return self.appended_bytes
+        if offset == self._flushed_end:
+            return self._flushed_bytes
+        unseen = self.appended_bytes - self.visible_bytes
+        share = (offset - self.high_watermark) / (end - self.high_watermark)
+        return self.visible_bytes + int(unseen * share)
+
+    def _notify(self, isolation: FetchIsolation, more_bytes: int) -> None:
+        for listener in tuple((self._listeners or {}).get(isolation, ())):
+            try:
+                listener.advanced(self, more_bytes)
+            except Exception:
+                logger.exception("a listener failed: partition=%s", self.id)
+
+
+def _call_waiters(waiters: _Waiters, offset: Offset) -> bool:
+    """Call those whose offset is reached; whether any are left, or were added meanwhile."""
+    while waiters and waiters[0][0] <= offset:
+        _call_waiter(waiters.popleft()[1], ErrorCode.NONE)
+    return bool(waiters)
 
 
 def _call_waiter(call: CommitCallback, outcome: ErrorCode) -> None:

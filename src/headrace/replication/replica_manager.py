@@ -1,14 +1,18 @@
 """All partitions of this node, kept in step with the metadata image.
 
-The image says what should exist; this makes the logs agree: opens what is new, closes what is
-gone, hands changed configs to the logs. It runs where the image is applied, so whoever sees the
-new image finds its partitions ready, or, where there are many, gets a retriable error.
+The image says what should exist, and which of it this node leads; this makes the partitions
+agree: gives them their roles, opens what is new, closes what is gone or was moved to other nodes,
+hands changed configs to the logs. It runs where the image is applied, so whoever sees the new
+image finds its partitions ready, or, where there are many, gets a retriable error.
 
-    online    its log is open
+    online    its log is open: it leads, or follows
+    opening   a worker reads its log; until then requests are answered as by a node that does not
+              lead it
     offline   the image wants it here and its log could not be opened: every request is answered
               with KAFKA_STORAGE_ERROR, nothing on disk is touched, the next start tries again;
               one that is new and was never open is tried again soon
-    absent    the image does not want it here; only then may data on disk be called stray
+    absent    the image does not want it here; only when it has caught up with the cluster may
+              data on disk be called stray
 
 Other clients wait while the event loop is here, so lists of partitions are worked off in slices
 and the disk is left to a worker.
@@ -16,19 +20,20 @@ and the disk is left to a worker.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, StorageError
-from headrace.core.ids import LeaderEpoch, NodeId, TopicId, TopicPartition
+from headrace.core.ids import NodeId, TopicId, TopicPartition
 from headrace.core.runtime import Executor
 from headrace.core.shared_calls import call_each
 from headrace.core.topic_configs import TopicConfig
 from headrace.log.directory import LogDirectory
+from headrace.log.partition_log import PartitionLog
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import (
     ConfigResource,
@@ -46,10 +51,34 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Overrides = tuple[tuple[str, str], ...]
 
-# Partitions per turn of the event loop: some milliseconds where each of them is created.
+# Partitions per turn of the event loop, and per call of the worker that opens their logs.
 PARTITIONS_PER_TURN: Final = 50
 # Directories renamed per call of a worker, so that a flush finds a free one soon.
 RENAMES_PER_CALL: Final = 200
+
+
+class _NewPartition(NamedTuple):
+    """One that the image wants here and that is not open."""
+
+    key: TopicPartition
+    topic_id: TopicId
+    registration: PartitionRegistration
+    settings: TopicSettings
+
+
+class _HeldTopic:
+    """What of a topic is on this node, so that finding it costs nothing per partition elsewhere."""
+
+    __slots__ = ("id", "offline", "partitions")
+
+    def __init__(self, id: TopicId) -> None:
+        self.id = id
+        self.partitions: dict[int, Partition] = {}
+        self.offline: set[int] = set()
+
+    @property
+    def indexes(self) -> tuple[int, ...]:
+        return (*self.partitions, *self.offline)
 
 
 class ReplicaManager:
@@ -70,25 +99,22 @@ class ReplicaManager:
         self._static_config = config
         self.config = config
         self._request_flush = request_flush
-        # By topic, so that all of a topic can go at once, however many they are.
-        self._topics: dict[str, dict[int, Partition]] = {}
-        self._offline: dict[TopicPartition, TopicId] = {}
-        # Those of them that were made while this node ran: they hold nothing yet.
+        self._topics: dict[str, _HeldTopic] = {}
+        # Offline ones that were made while this node ran: they hold nothing yet.
         self._never_opened: set[TopicPartition] = set()
         self._image = Image("")
         self._partitions_visited = 0
         self._settings: WeakValueDictionary[Overrides, TopicSettings] = WeakValueDictionary()
         self._leadership = LeadershipListeners()
+        # One change after the other: all of them wait for workers in between.
+        self._changing = asyncio.Lock()
 
     def add_leadership_listener(self, listener: LeadershipListener) -> None:
         """Call it when the leadership of a partition changes here, beginning with those led now."""
         for partition in list(self):
-            if self._leads(partition):
+            if partition.is_leader:
                 listener.on_elected(partition.id, partition.leader_epoch)
         self._leadership.add(listener)
-
-    def _leads(self, partition: Partition) -> bool:
-        return partition.leader == self._node_id and not partition.closed
 
     async def in_worker(self, call: Callable[[], T]) -> T:
         """Run what waits for the disk away from the event loop."""
@@ -102,52 +128,82 @@ class ReplicaManager:
             raise StorageError(f"cannot write down where logs start: {error}") from error
 
     def find(self, topic: str, index: int) -> Partition | None:
-        partitions = self._topics.get(topic)
-        return None if partitions is None else partitions.get(index)
+        held = self._topics.get(topic)
+        return None if held is None else held.partitions.get(index)
 
     def require(self, topic: str, index: int) -> Partition:
         """Like `find`; raises the error for a client where there is none."""
         partition = self.find(topic, index)
         if partition is not None:
             return partition
-        if (topic, index) in self._offline:
+        if self.is_offline(topic, index):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         if self._image.partition(topic, index) is not None:
-            # Not yet, or no longer: the client shall refresh its metadata.
+            # Elsewhere, or not yet, or no longer: the client shall refresh its metadata.
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     @property
     def offline(self) -> tuple[TopicPartition, ...]:
         """Partitions whose logs could not be opened."""
-        return tuple(self._offline)
+        return tuple(
+            TopicPartition(name, index)
+            for name, held in self._topics.items()
+            for index in held.offline
+        )
 
     def is_offline(self, topic: str, index: int) -> bool:
-        return bool(self._offline) and (topic, index) in self._offline
+        held = self._topics.get(topic)
+        return held is not None and index in held.offline
 
     def __iter__(self) -> Iterator[Partition]:
-        return chain.from_iterable(map(dict.values, self._topics.values()))
+        return chain.from_iterable(held.partitions.values() for held in self._topics.values())
 
     def __len__(self) -> int:
-        return sum(map(len, self._topics.values()))
+        return sum(len(held.partitions) for held in self._topics.values())
 
-    def load(self, image: Image) -> None:
-        """Open every partition of the image; what lies on disk beyond it is left-over."""
-        self._image = image
-        self._apply_broker_configs(image)
-        for topic in image.topics.values():
-            settings = self._settings_of(image, topic.name)
-            for index, registration in self._local_partitions(topic):
-                self._apply_registration(topic, index, registration, settings, loads=True)
-        wanted = self._is_assigned
-        self.directory.rename_stray_directories(
-            partition
-            for partition in sorted(self.directory.partitions_on_disk)
-            if not wanted(image, partition)
-        )
+    async def load(self, image: Image) -> None:
+        """Open every partition that the image assigns to this node."""
+        async with self._changing:
+            self._image = image
+            self._apply_broker_configs(image)
+            new = [
+                _NewPartition(
+                    TopicPartition(topic.name, index),
+                    topic.id,
+                    registration,
+                    self._settings_of(image, topic.name),
+                )
+                for topic in image.topics.values()
+                for index, registration in self._local_partitions(topic)
+            ]
+            await self._open_all(new, loads=True)
+
+    async def rename_stray_directories(self) -> None:
+        """Put aside what lies on disk and is, by the metadata, none of this node's.
+
+        Only to be called once the image has caught up with the cluster: an older one may not know
+        yet of what is here.
+        """
+        async with self._changing:
+            image, node_id = self._image, self._node_id
+
+            def is_assigned(partition: TopicPartition) -> bool:
+                registration = image.partition(*partition)
+                return registration is not None and node_id in registration.replicas
+
+            on_disk = sorted(self.directory.partitions_on_disk)
+            strays = [partition for partition in on_disk if not is_assigned(partition)]
+            if strays:
+                rename = partial(self.directory.rename_stray_directories, strays)
+                await self._executor.run(rename)
 
     async def publish(self, before: Image, image: Image, delta: Delta) -> None:
         """Bring the partitions from one image to the next."""
+        async with self._changing:
+            await self._publish(before, image, delta)
+
+    async def _publish(self, before: Image, image: Image, delta: Delta) -> None:
         self._image = image
         broker_configs = {
             ConfigResource(ConfigResourceType.BROKER, ""),
@@ -163,22 +219,24 @@ class ReplicaManager:
         # found no more: who sees the new image must not write to a log that is to be removed,
         # under a name that was given anew.
         gone = [
-            (old, self._topics.pop(name, {}))
+            (name, self._topics.pop(name))
             for name in names
-            if (old := before.topics.get(name)) is not None and _is_deleted(old, image)
+            if (held := self._topics.get(name)) is not None and not _is_same(held, image, name)
         ]
-        for old, partitions in gone:
-            await self._close_all(old, partitions)
-        while await self._rename_deleted():
-            pass
+        for name, held in gone:
+            for index in held.indexes:
+                self._remove(name, held, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                await self._yield_to_loop()
+        new: list[_NewPartition] = []
         for name in names:
             topic = image.topics.get(name)
             if topic is not None:
-                await self._purge_checkpoints(topic)
-                settings = self._settings_of(image, name)
-                for index, registration in self._local_partitions(topic):
-                    self._apply_registration(topic, index, registration, settings)
-                    await self._yield_to_loop()
+                await self._remove_moved(topic)
+                new += await self._apply_registrations(topic, self._settings_of(image, name))
+        while await self._rename_deleted():
+            pass
+        await self._open_all(new)
+        for name in names:
             _log_changes(before, image, name)
         for resource in sorted(delta.configs):
             if resource.type is ConfigResourceType.TOPIC:
@@ -186,18 +244,18 @@ class ReplicaManager:
 
     async def retry_never_opened(self) -> None:
         """Try again to open what is new and could not be opened: a disk may have space again."""
-        for key in tuple(self._never_opened):
-            topic = self._image.topics.get(key.topic)
-            registration = self._image.partition(*key)
-            if topic is None or registration is None or self._offline.get(key) != topic.id:
-                continue  # deleted, or about to be
-            del self._offline[key]
-            settings = self._settings_of(self._image, key.topic)
-            self._apply_registration(topic, key.partition, registration, settings)
-            if key not in self._offline:
-                self._never_opened.discard(key)
-                logger.info("partition is online: partition=%s", key)
-            await self._yield_to_loop()
+        async with self._changing:
+            again = []
+            for key in tuple(self._never_opened):
+                topic = self._image.topics[key.topic]
+                registration = topic.partitions[key.partition]
+                settings = self._settings_of(self._image, key.topic)
+                again.append(_NewPartition(key, topic.id, registration, settings))
+            await self._open_all(again)
+            for each in again:
+                if self.find(*each.key) is not None:
+                    self._never_opened.discard(each.key)
+                    logger.info("partition is online: partition=%s", each.key)
 
     async def _yield_to_loop(self) -> None:
         """Let others run after every so many partitions."""
@@ -222,124 +280,144 @@ class ReplicaManager:
             if self._node_id in registration.replicas:
                 yield index, registration
 
-    def _is_assigned(self, image: Image, partition: TopicPartition) -> bool:
-        registration = image.partition(partition.topic, partition.partition)
-        return registration is not None and self._node_id in registration.replicas
+    # What is here already
 
-    def _apply_registration(
-        self,
-        topic: Topic,
-        index: int,
-        registration: PartitionRegistration,
-        settings: TopicSettings,
-        *,
-        loads: bool = False,
-    ) -> None:
-        """Open a partition if it is new, and take over what the image says about it.
-
-        One that fails is offline, and costs the others nothing.
-        """
-        key = TopicPartition(topic.name, index)
-        if key in self._offline:
+    async def _remove_moved(self, topic: Topic) -> None:
+        """Replicas that other nodes have now."""
+        held = self._topics.get(topic.name)
+        if held is None:
             return
-        partition = self.find(*key)
-        is_new = partition is None and not loads
-        try:
-            if partition is None:
-                log = self.directory.create(key, topic.id, settings.log)
-                partition = Partition(
-                    key, topic.id, log, settings, request_flush=self._request_flush
-                )
-                self._topics.setdefault(topic.name, {})[index] = partition
-            led_in = partition.leader_epoch if self._leads(partition) else None
-            partition.become_leader(
-                registration.leader,
-                LeaderEpoch(registration.leader_epoch),
-                registration.partition_epoch,
-                tuple(map(NodeId, registration.replicas)),
-                tuple(map(NodeId, registration.isr)),
-            )
-            if not self._leads(partition):
-                if led_in is not None:
-                    self._leadership.resigned(key, led_in)
-            elif led_in != partition.leader_epoch:
-                self._leadership.elected(key, partition.leader_epoch)
-        except Exception as error:
-            logger.error(
-                "partition is offline: partition=%s until=%s error=%s",
-                key,
-                "it can be created" if is_new else "next start",
-                error,
-                # Whatever else it may be is a mistake of ours and shown whole.
-                exc_info=None if isinstance(error, HeadraceError | OSError) else error,
-            )
-            self._mark_offline(key, topic.id)
-            if is_new:
-                self._never_opened.add(key)
-
-    def _mark_offline(self, key: TopicPartition, topic_id: TopicId) -> None:
-        self._offline[key] = topic_id
-        partition = self.find(*key)
-        if partition is not None:
-            del self._topics[key.topic][key.partition]
-            led = self._leads(partition)
-            partition.closed = True
-            partition.fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR)
-            self.directory.take_offline(key)
-            if led:
-                self._leadership.resigned(key, partition.leader_epoch)
-
-    async def _close_all(self, old: Topic, partitions: dict[int, Partition]) -> None:
-        """Close a deleted topic's partitions; their directories are renamed later."""
-        for index in range(len(old.partitions)):
-            key = TopicPartition(old.name, index)
-            partition = partitions.get(index)
-            if partition is not None:
-                led = self._leads(partition)
-                partition.close()
-                self.directory.delete(key)
-                if led:
-                    self._leadership.resigned(key, partition.leader_epoch)
-            elif self._offline.get(key) == old.id:
-                del self._offline[key]
-                self._never_opened.discard(key)
-                self.directory.delete(key)
+        for index in held.indexes:
+            if self._node_id not in topic.partitions[index].replicas:
+                self._remove(topic.name, held, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                logger.info("replica moved away: partition=%s-%d", topic.name, index)
             await self._yield_to_loop()
+
+    async def _apply_registrations(
+        self, topic: Topic, settings: TopicSettings
+    ) -> list[_NewPartition]:
+        """Give the partitions of a topic their roles; returns those that have to be opened."""
+        held = self._topics.get(topic.name)
+        new = []
+        for index, registration in self._local_partitions(topic):
+            partition = None if held is None else held.partitions.get(index)
+            key = TopicPartition(topic.name, index)
+            if partition is not None:
+                try:
+                    self._take_role(partition, registration)
+                except Exception as error:
+                    self._mark_offline(key, topic.id, error, until="next start")
+            elif held is None or index not in held.offline:
+                new.append(_NewPartition(key, topic.id, registration, settings))
+            await self._yield_to_loop()
+        return new
+
+    def _take_role(self, partition: Partition, registration: PartitionRegistration) -> None:
+        led_in = partition.leader_epoch if partition.is_leader else None
+        if registration.leader == self._node_id:
+            partition.become_leader(registration)
+            if led_in != partition.leader_epoch:
+                self._leadership.elected(partition.id, partition.leader_epoch)
+        else:
+            partition.become_follower(registration)
+            if led_in is not None:
+                self._leadership.resigned(partition.id, led_in)
+
+    def _remove(self, name: str, held: _HeldTopic, index: int, reason: ErrorCode) -> None:
+        """Close a partition that is no longer wanted here; its directory is renamed later."""
+        key = TopicPartition(name, index)
+        partition = held.partitions.pop(index, None)
+        held.offline.discard(index)
+        self._never_opened.discard(key)
+        if partition is not None:
+            self._close(partition, reason)
+        self.directory.delete(key)
+
+    def _close(self, partition: Partition, reason: ErrorCode) -> None:
+        led = partition.is_leader
+        partition.close(reason)
+        if led:
+            self._leadership.resigned(partition.id, partition.leader_epoch)
 
     async def _rename_deleted(self) -> bool:
         if not self.directory.has_deleted:
             return False
         return await self._executor.run(partial(self.directory.rename_deleted, RENAMES_PER_CALL))
 
-    async def _purge_checkpoints(self, topic: Topic) -> None:
-        """Here and in a worker, what each new partition would otherwise do by itself."""
-        for index, _ in self._local_partitions(topic):
-            key = TopicPartition(topic.name, index)
-            if self.find(*key) is None and self.directory.has_checkpoint_entry(key):
+    # What is new here
+
+    async def _open_all(self, new: Sequence[_NewPartition], *, loads: bool = False) -> None:
+        """Open partitions; one that fails is offline, and costs the others nothing."""
+        until = "next start" if loads else "it can be created"
+        for start in range(0, len(new), PARTITIONS_PER_TURN):
+            some = new[start : start + PARTITIONS_PER_TURN]
+            opened = await self._executor.run(partial(self._open_logs, some))
+            for each, log in zip(some, opened, strict=True):
                 try:
-                    await self._executor.run(self.directory.purge_checkpoints)
-                except OSError as error:
-                    # Each partition that needs it will fail by itself; others do not need it.
-                    logger.error(
-                        "cannot forget what was deleted: topic=%s error=%s", topic.name, error
-                    )
-                return
-            await self._yield_to_loop()
+                    if isinstance(log, Exception):
+                        raise log
+                    self._take_in(each, log)
+                except Exception as error:
+                    self._mark_offline(each.key, each.topic_id, error, until=until)
+                    if not loads:
+                        self._never_opened.add(each.key)
+
+    def _open_logs(self, new: Iterable[_NewPartition]) -> list[PartitionLog | Exception]:
+        """In a worker: a log that was not closed properly has to be read."""
+        opened: list[PartitionLog | Exception] = []
+        for each in new:
+            try:
+                opened.append(self.directory.open_log(each.key, each.topic_id, each.settings.log))
+            except Exception as error:
+                opened.append(error)
+        return opened
+
+    def _take_in(self, new: _NewPartition, log: PartitionLog) -> None:
+        key, topic_id, registration, settings = new
+        self.directory.add(key, log)
+        partition = Partition(key, topic_id, log, settings, request_flush=self._request_flush)
+        held = self._held(key.topic, topic_id)
+        held.partitions[key.partition] = partition
+        held.offline.discard(key.partition)
+        self._take_role(partition, registration)
+
+    def _held(self, name: str, topic_id: TopicId) -> _HeldTopic:
+        held = self._topics.get(name)
+        if held is None:
+            held = self._topics[name] = _HeldTopic(topic_id)
+        return held
+
+    def _mark_offline(
+        self, key: TopicPartition, topic_id: TopicId, error: Exception, *, until: str
+    ) -> None:
+        logger.error(
+            "partition is offline: partition=%s until=%s error=%s",
+            key,
+            until,
+            error,
+            # Whatever else it may be is a mistake of ours and shown whole.
+            exc_info=None if isinstance(error, HeadraceError | OSError) else error,
+        )
+        held = self._held(key.topic, topic_id)
+        held.offline.add(key.partition)
+        partition = held.partitions.pop(key.partition, None)
+        if partition is not None:
+            self._close(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.directory.take_offline(key)
+
+    # Configs
 
     async def _apply_topic_configs(self, image: Image, name: str) -> None:
-        topic = image.topics.get(name)
-        for index in range(len(topic.partitions) if topic is not None else 0):
-            partition = self.find(name, index)
-            if partition is not None:
-                self._apply_settings_to(image, partition)
+        held = self._topics.get(name)
+        for partition in () if held is None else tuple(held.partitions.values()):
+            self._apply_settings_to(image, partition)
             await self._yield_to_loop()
 
     def _apply_settings_to(self, image: Image, partition: Partition) -> None:
         call_each(logger, "applying settings", (partition,), partial(self._apply_settings, image))
 
     def _apply_settings(self, image: Image, partition: Partition) -> None:
-        partition.settings = self._settings_of(image, partition.id.topic)
-        partition.log.update_config(partition.settings.log)
+        partition.update_settings(self._settings_of(image, partition.id.topic))
 
     def _settings_of(self, image: Image, name: str) -> TopicSettings:
         """Topics with equal overrides share one object; most have none."""
@@ -350,6 +428,12 @@ class ReplicaManager:
             settings = TopicSettings(TopicConfig.resolve(overrides, self.config), self.config)
             self._settings[key] = settings
         return settings
+
+
+def _is_same(held: _HeldTopic, image: Image, name: str) -> bool:
+    """Whether the image has this very topic, and not one that was given its name anew."""
+    topic = image.topics.get(name)
+    return topic is not None and topic.id == held.id
 
 
 def _is_deleted(old: Topic, image: Image) -> bool:

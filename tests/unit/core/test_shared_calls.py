@@ -44,10 +44,7 @@ UNGUARDED = {
     "log/recovery.py _drop_after segment.rename": "all of one log: it is offline as a whole",
     "log/recovery.py _drop_after segment.close": "all of one log: it is offline as a whole",
     "log/segments.py close segment.close": "all of one log",
-    "replication/replica_manager.py retry_never_opened self._apply_registration": (
-        "guards each partition itself"
-    ),
-    "replication/replica_manager.py retry_never_opened self._never_opened.discard": "a set of keys",
+    "replication/partition.py remove_listener listeners.pop": "an entry out of a table",
 }
 
 

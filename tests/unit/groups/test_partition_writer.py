@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError, ErrorCode, StorageError
-from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicPartition
+from headrace.core.ids import NodeId, Offset, TopicPartition
 from headrace.core.topic_configs import TopicConfig
 from headrace.groups import partition_writer as journal_module
 from headrace.groups.classic.group import ClassicGroup
@@ -16,6 +16,7 @@ from headrace.groups.partition_writer import PartitionWriter, TimedReply
 from headrace.groups.records import encode
 from headrace.groups.result import PendingReply
 from headrace.log.partition_log import PartitionLog
+from headrace.metadata.image import PartitionRegistration
 from headrace.node.system import RealClock, RealRandomness
 from headrace.protocol.compression import Codec
 from headrace.protocol.message import Message
@@ -39,7 +40,7 @@ class Fixture:
         self.partition = Partition(
             OFFSETS, RealRandomness().uuid(), self.log, settings, request_flush=lambda _, __: None
         )
-        self.partition.become_leader(NodeId(0), LeaderEpoch(0), 0, [NodeId(0)], [NodeId(0)])
+        self.partition.become_leader(PartitionRegistration(NodeId(0), 0, 0, (0,), (0,)))
         self.failures: list[ErrorCode] = []
         self.journal = PartitionWriter(self.partition, Codec.NONE, self.failures.append)
         self.heard: list[tuple[str, Message | ErrorCode]] = []

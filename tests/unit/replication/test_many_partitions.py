@@ -173,7 +173,7 @@ async def costs(path: Path, partitions: int) -> dict[str, tuple[int, int]]:
     broker.stop()
     broker.start()
     with broker.steps.counted():
-        broker.replicas.load(all_of_it)
+        await broker.replicas.load(all_of_it)
     found["load"] = broker.taken()
     broker.write_everywhere()
     changed = image(partitions, 1, configs={CONFIGS: {"retention.ms": "1000"}})

@@ -7,22 +7,29 @@ import pytest
 
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, OffsetOutOfRange
-from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicPartition
+from headrace.core.ids import NodeId, Offset, TopicPartition
 from headrace.core.topic_configs import TopicConfig
 from headrace.log.partition_log import AppendInfo, PartitionLog
+from headrace.metadata.image import PartitionRegistration
 from headrace.node.system import RealClock, RealRandomness
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
 from headrace.protocol.records.header import HEADER_SIZE
 from headrace.protocol.records.patch import refresh_crc
 from headrace.replication.flush_wait import unflushed, when_flushed
-from headrace.replication.partition import FlushRequest, Partition
+from headrace.replication.partition import (
+    FetchIsolation,
+    FetchPosition,
+    FlushRequest,
+    Partition,
+)
 from headrace.replication.produce import append_produced
 from headrace.replication.settings import TopicSettings
 from headrace.testing.unsynced_files import UnsyncedFileSystem
 
 NOW_MS = 1_700_000_000_000
 ALL = -1
+ALONE = PartitionRegistration(NodeId(0), 1, 0, (0,), (0,))
 
 
 @pytest.fixture
@@ -42,7 +49,7 @@ def make(files: UnsyncedFileSystem, tmp_path: Path) -> Callable[..., Partition]:
         partition = Partition(
             TopicPartition("t", 0), RealRandomness().uuid(), log, settings, request_flush=on_dirty
         )
-        partition.become_leader(NodeId(0), LeaderEpoch(1), 0, [NodeId(0)], [NodeId(0)])
+        partition.become_leader(ALONE)
         return partition
 
     return make
@@ -63,6 +70,9 @@ class Counting:
     def advanced(self, _: Partition, more_bytes: int) -> None:
         self.count += 1
         self.more_bytes += more_bytes
+
+    def gone(self, _: Partition) -> None:
+        self.count += 1
 
 
 def test_without_flushes_what_is_written_is_visible(make: Callable[..., Partition]) -> None:
@@ -112,6 +122,9 @@ def test_a_waiter_that_fails_does_not_keep_the_others_from_being_told(
         def advanced(self, _: Partition, __: int) -> None:
             raise RuntimeError("a mistake of another")
 
+        def gone(self, _: Partition) -> None:
+            raise RuntimeError("a mistake of another")
+
     partition = make(on_dirty=lambda _, __: None)
     partition.add_listener(Failing())
     watcher = Counting()
@@ -127,7 +140,7 @@ def test_a_waiter_that_fails_does_not_keep_the_others_from_being_told(
     assert (outcomes, watcher.count) == ([ErrorCode.NONE] * 2, 2)
     for call in (fail, outcomes.append):
         partition.when_committed(Offset(4), call)
-    partition.fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR)
+    partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
     assert (outcomes[2:], watcher.count) == ([ErrorCode.KAFKA_STORAGE_ERROR], 3)
     assert "a mistake of one" in caplog.text
 
@@ -148,6 +161,7 @@ def test_what_a_crash_left_unflushed_is_flushed_before_it_is_shown(
         request_flush=lambda each, _: dirty.append(each),
     )
     assert log.log_end_offset == 3
+    found.become_leader(ALONE)
     assert (found.high_watermark, dirty) == (0, [found])
     found.flushed(log.flush(), 0)
     assert found.high_watermark == 3
@@ -194,7 +208,7 @@ def test_watchers_are_told_of_more_and_of_the_end(make: Callable[..., Partition]
     partition.add_listener(watcher)
     produce(partition)
     assert watcher.count == 1
-    partition.close()
+    partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert watcher.count == 2
     partition.remove_listener(watcher)
     produce(partition)
@@ -219,9 +233,7 @@ def test_visible_bytes_count_what_waiting_fetches_could_get(
 
 def test_too_few_replicas_in_sync_refuse_acks_all_only(make: Callable[..., Partition]) -> None:
     partition = make(min_insync_replicas="2")
-    partition.become_leader(
-        NodeId(0), LeaderEpoch(1), 0, [NodeId(0), NodeId(1), NodeId(2)], [NodeId(0)]
-    )
+    partition.become_leader(ALONE._replace(replicas=(0, 1, 2)))
     with pytest.raises(ApiError) as refused:
         produce(partition)
     assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -247,7 +259,7 @@ def test_a_client_with_another_idea_of_the_epoch_is_refused(
 ) -> None:
     partition = make()
     with pytest.raises(ApiError) as refused:
-        partition.check_epoch(epoch)
+        partition.require_leader(epoch)
     assert refused.value.code is code
 
 
@@ -255,7 +267,7 @@ def test_a_client_with_another_idea_of_the_epoch_is_refused(
 def test_a_client_with_no_or_the_right_epoch_is_served(
     make: Callable[..., Partition], epoch: int
 ) -> None:
-    make().check_epoch(epoch)
+    make().require_leader(epoch)
 
 
 def test_only_committed_records_can_be_deleted(make: Callable[..., Partition]) -> None:
@@ -355,6 +367,9 @@ def test_however_many_readers_wait_each_leaves_without_a_look_at_the_others(
         def advanced(self, partition: Partition, more_bytes: int) -> None:
             raise AssertionError(f"nothing has come: {partition.id} {more_bytes}")
 
+        def gone(self, partition: Partition) -> None:
+            raise AssertionError(f"it is here: {partition.id}")
+
         def __hash__(self) -> int:
             return id(self) // 16
 
@@ -370,4 +385,163 @@ def test_however_many_readers_wait_each_leaves_without_a_look_at_the_others(
     for reader in reversed(readers):
         partition.remove_listener(reader)
     assert looks < 10 * len(readers)
-    partition.notify()
+    produce(partition)
+
+
+# Roles
+
+ME, OTHER, THIRD = NodeId(0), NodeId(1), NodeId(2)
+LEADING = PartitionRegistration(ME, 1, 0, (0, 1, 2), (0, 1, 2))
+FOLLOWING = PartitionRegistration(OTHER, 2, 1, (0, 1, 2), (0, 1, 2))
+
+
+def code_of(call: Callable[[], object]) -> ErrorCode:
+    with pytest.raises(ApiError) as refused:
+        call()
+    return refused.value.code
+
+
+def read(partition: Partition, offset: int, isolation: FetchIsolation) -> int:
+    """The offset behind what was found."""
+    position = FetchPosition(Offset(offset))
+    return partition.read(position, isolation, 1 << 20, at_least_one=True).next_offset
+
+
+def test_a_follower_is_neither_written_nor_read(make: Callable[..., Partition]) -> None:
+    partition = make()
+    produce(partition, 3)
+    partition.become_follower(FOLLOWING)
+    assert not partition.is_leader
+    refused = [
+        code_of(lambda: produce(partition)),
+        code_of(lambda: read(partition, 0, FetchIsolation.HIGH_WATERMARK)),
+        code_of(lambda: read(partition, 0, FetchIsolation.LOG_END)),
+        code_of(lambda: partition.delete_records_before(Offset(1))),
+        code_of(partition.require_leader),
+    ]
+    assert set(refused) == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert (partition.log.log_end_offset, partition.log.log_start_offset) == (3, 0)
+
+
+def test_a_batch_that_is_known_is_still_refused_by_a_follower(
+    make: Callable[..., Partition],
+) -> None:
+    partition = make()
+
+    def send() -> AppendInfo:
+        batch = encode_batch(
+            [Record(0, NOW_MS, None, b"v", ())], producer_id=5, producer_epoch=0, base_sequence=0
+        )
+        return append_produced(
+            partition, memoryview(bytearray(batch)), acks=1, now_ms=NOW_MS, produce_version=9
+        )
+
+    assert send().duplicate is False
+    assert send().duplicate is True
+    partition.become_follower(FOLLOWING)
+    assert code_of(send) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_what_a_follower_flushes_commits_nothing(make: Callable[..., Partition]) -> None:
+    partition = make(on_dirty=lambda _, __: None)
+    produce(partition, 3)
+    partition.become_follower(FOLLOWING)
+    partition.flushed(Offset(3), partition.appended_bytes)
+    assert (partition.is_flushed, partition.high_watermark) == (True, 0)
+    # What it has flushed meanwhile is its own part of what it commits as a leader.
+    partition.become_leader(ALONE._replace(leader_epoch=3))
+    assert partition.high_watermark == 3
+
+
+def test_whoever_waits_at_a_leader_that_resigns_is_told_so(make: Callable[..., Partition]) -> None:
+    partition = make(on_dirty=lambda _, __: None)
+    outcomes: list[ErrorCode] = []
+    watcher = Counting()
+    for isolation in FetchIsolation:
+        partition.add_listener(watcher, isolation)
+    produce(partition)
+    watcher.count = 0
+    partition.when_committed(Offset(1), outcomes.append)
+    partition.when_flushed(outcomes.append)
+    partition.become_follower(FOLLOWING)
+    assert outcomes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    assert watcher.count == len(FetchIsolation)
+    partition.become_follower(FOLLOWING._replace(leader_epoch=3))
+    assert watcher.count == len(FetchIsolation), "it has said so before"
+
+
+def test_a_renewed_epoch_keeps_who_waits(make: Callable[..., Partition]) -> None:
+    partition = make(on_dirty=lambda _, __: None)
+    produce(partition)
+    outcomes: list[ErrorCode] = []
+    partition.when_committed(Offset(1), outcomes.append)
+    partition.become_leader(ALONE._replace(leader_epoch=2))
+    assert outcomes == []
+    partition.flushed(Offset(1), partition.appended_bytes)
+    assert outcomes == [ErrorCode.NONE]
+
+
+def test_with_others_in_sync_a_flush_alone_commits_nothing(make: Callable[..., Partition]) -> None:
+    partition = make(on_dirty=lambda _, __: None)
+    partition.become_leader(LEADING)
+    produce(partition, 4)
+    committed: list[ErrorCode] = []
+    flushed: list[ErrorCode] = []
+    partition.when_committed(Offset(4), committed.append)
+    partition.when_flushed(flushed.append)
+    partition.flushed(Offset(4), partition.appended_bytes)
+    assert (partition.high_watermark, committed, flushed) == (0, [], [ErrorCode.NONE])
+    partition.fetched_by(OTHER, Offset(4))
+    partition.fetched_by(THIRD, Offset(3))
+    assert (partition.high_watermark, committed) == (3, [])
+    assert not partition.is_committed(Offset(4))
+    # The controller takes the slow one out.
+    partition.become_leader(LEADING._replace(partition_epoch=1, isr=(0, 1)))
+    assert (partition.high_watermark, committed) == (4, [ErrorCode.NONE])
+    assert partition.is_committed(Offset(4))
+
+
+def test_followers_see_what_is_written_and_consumers_what_is_committed(
+    make: Callable[..., Partition],
+) -> None:
+    partition = make(on_dirty=lambda _, __: None)
+    partition.become_leader(LEADING)
+    waiting = {isolation: Counting() for isolation in FetchIsolation}
+    for isolation, listener in waiting.items():
+        partition.add_listener(listener, isolation)
+
+    def woken() -> list[int]:
+        return [listener.count for listener in waiting.values()]
+
+    produce(partition, 4)
+    assert woken() == [1, 0, 0]
+    assert [read(partition, 0, isolation) for isolation in FetchIsolation] == [4, 0, 0]
+    partition.flushed(Offset(4), partition.appended_bytes)
+    for node in (OTHER, THIRD):
+        partition.fetched_by(node, Offset(4))
+    assert woken() == [1, 1, 1]
+    assert [read(partition, 0, isolation) for isolation in FetchIsolation] == [4, 4, 4]
+    assert len({listener.more_bytes for listener in waiting.values()}) == 1
+
+
+def test_more_in_sync_asked_for_or_less_moves_the_high_watermark(
+    make: Callable[..., Partition],
+) -> None:
+    partition = make(min_insync_replicas="2")
+    partition.become_leader(LEADING._replace(isr=(0,)))
+    produce(partition, acks=1)
+    assert partition.high_watermark == 0
+    broker = BrokerConfig()
+    partition.update_settings(TopicSettings(TopicConfig.resolve({}, broker), broker))
+    assert partition.high_watermark == 1
+
+
+def test_a_reader_of_another_log_is_told_where_both_may_be_the_same(
+    make: Callable[..., Partition],
+) -> None:
+    partition = make()
+    produce(partition, 3)
+    partition.become_leader(ALONE._replace(leader_epoch=4))
+    position = FetchPosition(Offset(5), 4, 3)
+    found = partition.read(position, FetchIsolation.LOG_END, 1 << 20, at_least_one=True)
+    assert (found.diverging, found.records) == ((1, 3), None)

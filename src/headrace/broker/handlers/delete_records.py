@@ -75,9 +75,7 @@ def _delete(
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = ctx.services.replicas.require(topic, wanted.partition_index)
         answer.low_watermark = partition.delete_records_before(
-            partition.high_watermark
-            if wanted.offset == UP_TO_HIGH_WATERMARK
-            else Offset(wanted.offset)
+            None if wanted.offset == UP_TO_HIGH_WATERMARK else Offset(wanted.offset)
         )
     except HeadraceError as error:
         answer.error_code = error.code

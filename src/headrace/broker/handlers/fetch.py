@@ -14,9 +14,9 @@ from uuid import UUID
 from headrace.broker.fetch_sessions import FetchPartitionState, FetchPlan, key_of
 from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
-from headrace.core.errors import ApiError, ErrorCode, HeadraceError, OffsetOutOfRange, StorageError
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError, StorageError
 from headrace.core.files import Buffer, FileRange
-from headrace.core.ids import LeaderEpoch, Offset
+from headrace.core.ids import NodeId, Offset
 from headrace.log.page_cache import CACHED_READS_ONLY, NotInPageCache
 from headrace.protocol.message import Message
 from headrace.protocol.messages.fetch import (
@@ -27,7 +27,7 @@ from headrace.protocol.messages.fetch import (
     PartitionData,
 )
 from headrace.replication.flush_wait import unflushed
-from headrace.replication.partition import Partition
+from headrace.replication.partition import FetchIsolation, FetchPosition, Partition
 from headrace.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def _refuse(_: FetchRequest, code: ErrorCode, __: str | None) -> Message:
 @handles(FetchRequest, refuse=_refuse)
 def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
     """Read what is asked for; with too little there, wait for more up to `max_wait_ms`."""
-    if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+    if _replica_id(request) >= 0:
         ctx.require(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     plan = _plan(ctx, request)
     result = _read_cached(ctx, request, plan)
@@ -132,7 +132,8 @@ def _read_cached(ctx: RequestContext, request: FetchRequest, plan: FetchPlan) ->
 
 def _read(ctx: RequestContext, request: FetchRequest, plan: FetchPlan) -> FetchRead:
     left = min(request.max_bytes, ctx.services.config.fetch_max_bytes)
-    read_committed = request.isolation_level == READ_COMMITTED
+    replica_id = _replica_id(request)
+    isolation = _isolation(request)
     responses = []
     partitions = []
     served = []
@@ -144,16 +145,17 @@ def _read(ctx: RequestContext, request: FetchRequest, plan: FetchPlan) -> FetchR
             partition_index=wanted.key.partition,
             high_watermark=-1,
             records=b"",
-            aborted_transactions=[] if read_committed else None,
+            aborted_transactions=[] if isolation is FetchIsolation.TXN_COMMITTED else None,
         )
         responses.append((wanted, data))
         try:
             partition = _find(ctx, wanted)
-            found, end = _read_partition(partition, wanted, data, left, read_committed, size)
+            if replica_id >= 0:
+                partition.fetched_by(replica_id, Offset(wanted.fetch_offset))
+            found, end = _read_partition(
+                partition, wanted, data, left, isolation, size, ctx.connection
+            )
             partitions.append(partition)
-            if max(end, wanted.fetch_offset) >= partition.high_watermark:
-                # Who has read so far comes back for what is written but not yet flushed.
-                partition.request_flush(ctx.connection)
         except NotInPageCache as missing:
             not_cached.append(missing)
         except HeadraceError as error:
@@ -218,43 +220,53 @@ def _find(ctx: RequestContext, wanted: FetchPartitionState) -> Partition:
     return ctx.services.replicas.require(name, key.partition)
 
 
+def _replica_id(request: FetchRequest) -> NodeId:
+    """The follower that asks; -1 for a consumer."""
+    return NodeId(max(request.replica_id, request.replica_state.replica_id))
+
+
+def _isolation(request: FetchRequest) -> FetchIsolation:
+    if _replica_id(request) >= 0:
+        return FetchIsolation.LOG_END
+    if request.isolation_level == READ_COMMITTED:
+        return FetchIsolation.TXN_COMMITTED
+    return FetchIsolation.HIGH_WATERMARK
+
+
 def _read_partition(
     partition: Partition,
     wanted: FetchPartitionState,
     data: PartitionData,
     left: int,
-    read_committed: bool,
+    isolation: FetchIsolation,
     size: int,
+    requester: object,
 ) -> tuple[int, int]:
     """Fill `data` of an answer that has `size` bytes already; how many bytes of records it got,
     and the offset behind them."""
-    partition.check_epoch(wanted.current_leader_epoch)
-    log = partition.log
-    if wanted.last_fetched_epoch >= 0:
-        epoch, end = log.end_offset_for_epoch(LeaderEpoch(wanted.last_fetched_epoch))
-        if epoch < wanted.last_fetched_epoch or end < wanted.fetch_offset:
-            if epoch < 0:
-                raise OffsetOutOfRange(f"epoch {wanted.last_fetched_epoch} is not known")
-            data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
-    visible = partition.last_stable_offset if read_committed else partition.high_watermark
-    found: FileRange | None = None
-    behind = 0
-    if data.diverging_epoch.end_offset < 0:
-        # The first batch found leaves whole, whatever the limits: a client with limits smaller than
-        # a batch must still get on (KIP-74).
-        start = Offset(wanted.fetch_offset)
-        limit = min(left, wanted.partition_max_bytes)
-        found, behind = log.find(start, limit, visible, at_least_one=size == 0)
-        if found is not None and found.file.read_failed:
-            # To be read here and now, so no more than a little.
-            limit = min(limit, READ_AHEAD_BYTES)
-            found, behind = log.find(start, limit, visible, at_least_one=size == 0)
+    position = FetchPosition(
+        Offset(wanted.fetch_offset), wanted.current_leader_epoch, wanted.last_fetched_epoch
+    )
+    # The first batch found leaves whole, whatever the limits: a client with limits smaller than
+    # a batch must still get on (KIP-74).
+    limit = min(left, wanted.partition_max_bytes)
+    read = partition.read(position, isolation, limit, at_least_one=size == 0, requester=requester)
+    if read.records is not None and read.records.file.read_failed:
+        # To be read here and now, so no more than a little.
+        limit = min(limit, READ_AHEAD_BYTES)
+        read = partition.read(
+            position, isolation, limit, at_least_one=size == 0, requester=requester
+        )
+    found = read.records
     if found is not None:
         data.records = _records(found, READ_AHEAD_BYTES - size)
-    data.high_watermark = partition.high_watermark
-    data.last_stable_offset = partition.last_stable_offset
-    data.log_start_offset = log.log_start_offset
-    return 0 if found is None else found.size, behind
+    if read.diverging is not None:
+        epoch, end = read.diverging
+        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
+    data.high_watermark = read.high_watermark
+    data.last_stable_offset = read.last_stable_offset
+    data.log_start_offset = read.log_start_offset
+    return 0 if found is None else found.size, read.next_offset
 
 
 def _records(found: FileRange, read_ahead: int) -> Buffer:
@@ -341,24 +353,31 @@ class DelayedFetch:
     def start(self, wait_ms: int) -> None:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(wait_ms / 1000, self._finish)
+        isolation = _isolation(self._request)
         for partition in self._partitions:
-            partition.add_listener(self)
+            partition.add_listener(self, isolation)
         self._ctx.connection.delayed_operations[self] = None
         self._ctx.pause_timer()
 
-    def advanced(self, partition: Partition, more_bytes: int) -> None:
+    def advanced(self, _: Partition, more_bytes: int) -> None:
+        self._missing_bytes -= more_bytes
+        if self._missing_bytes <= 0:
+            self._finish_soon()
+
+    def gone(self, _: Partition) -> None:
+        self._finish_soon()
+
+    def _finish_soon(self) -> None:
         if self._scheduled:
             return
-        self._missing_bytes -= more_bytes
-        if self._missing_bytes <= 0 or partition.closed:
-            self._scheduled = True
-            loop = asyncio.get_running_loop()
-            delay = self._ctx.connection.fetch_rate_limiter.delay(loop.time())
-            if delay:
-                loop.call_later(delay, self._finish)
-            else:
-                # After the produce that woke us has been answered.
-                loop.call_soon(self._finish)
+        self._scheduled = True
+        loop = asyncio.get_running_loop()
+        delay = self._ctx.connection.fetch_rate_limiter.delay(loop.time())
+        if delay:
+            loop.call_later(delay, self._finish)
+        else:
+            # After the produce that woke us has been answered.
+            loop.call_soon(self._finish)
 
     def cancel(self) -> None:
         """The client is gone."""

@@ -21,6 +21,7 @@ from headrace.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from headrace.replication.flush_wait import wait_until_flushed
+from headrace.replication.partition import FetchIsolation
 from headrace.security.authorizer import AclOperation, ResourceType
 
 LATEST = -1
@@ -81,13 +82,9 @@ async def _fill_response(
     if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _SINCE.get(timestamp, 0):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     partition = ctx.services.replicas.require(topic, wanted.partition_index)
-    partition.check_epoch(wanted.current_leader_epoch)
+    partition.require_leader(wanted.current_leader_epoch)
     log = partition.log
-    end = (
-        partition.last_stable_offset
-        if request.isolation_level == READ_COMMITTED
-        else partition.high_watermark
-    )
+    end = partition.visible_end(_isolation(request))
     if timestamp == LATEST:
         answer.offset = end
         answer.leader_epoch = partition.leader_epoch
@@ -99,6 +96,14 @@ async def _fill_response(
         if found is not None:
             answer.offset, answer.timestamp, answer.leader_epoch = found
     # Nothing is tiered: the two tiered questions have the answer "none", as set.
+
+
+def _isolation(request: ListOffsetsRequest) -> FetchIsolation:
+    if request.replica_id >= 0:
+        return FetchIsolation.LOG_END
+    if request.isolation_level == READ_COMMITTED:
+        return FetchIsolation.TXN_COMMITTED
+    return FetchIsolation.HIGH_WATERMARK
 
 
 def _by_time(log: PartitionLog, timestamp: int, end: Offset) -> TimestampedOffset | None:

@@ -40,7 +40,7 @@ def _partition_response(
         if not ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = ctx.services.replicas.require(topic, wanted.partition)
-        partition.check_epoch(wanted.current_leader_epoch)
+        partition.require_leader(wanted.current_leader_epoch)
         answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(
             LeaderEpoch(wanted.leader_epoch)
         )

@@ -287,7 +287,9 @@ class _BatchAppender:
         answer.base_offset = info.first_offset
         answer.log_append_time_ms = info.append_time_ms
         answer.log_start_offset = info.log_start_offset
-        if self._request.acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
+        if self._request.acks == ACKS_ALL and not partition.is_committed(
+            Offset(info.last_offset + 1)
+        ):
             if self._delayed is None:
                 self._delayed = DelayedProduce(self._ctx)
             self._delayed.wait_for(partition, Offset(info.last_offset + 1), answer)
