@@ -78,6 +78,11 @@ def data_of(files: dict[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in files.items() if name.endswith(".log")}
 
 
+def snapshots_beside(path: Path) -> list[Path]:
+    """Oldest first."""
+    return sorted(path.parent.glob("*.checkpoint"))
+
+
 @pytest.fixture
 def snapshotted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Broker, Path]]:
     """A stopped broker with three topics, whose metadata log begins behind a snapshot."""
@@ -86,8 +91,8 @@ def snapshotted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tup
         always.setattr(controller, "SNAPSHOT_BYTES_MAX", 0)
         for number in range(3):
             broker.create_topic(f"topic{number}")
-    (snapshot,) = (tmp_path / "data" / "__cluster_metadata-0").glob("*.checkpoint")
-    yield broker, snapshot
+    _, newest = snapshots_beside(tmp_path / "data" / "__cluster_metadata-0" / "quorum-state")
+    yield broker, newest
     broker.stop()
 
 
@@ -102,11 +107,23 @@ def test_the_snapshot_is_what_the_topics_come_from(snapshotted: tuple[Broker, Pa
 def test_without_a_good_snapshot_behind_a_cut_log_the_start_is_refused(
     snapshotted: tuple[Broker, Path], spoil: damage.Damage
 ) -> None:
-    broker, snapshot = snapshotted
-    spoil(snapshot)
+    broker, newest = snapshotted
+    for snapshot in snapshots_beside(newest):
+        spoil(snapshot)
     with pytest.raises(HeadraceError, match="no snapshot reaches further") as found:
         broker.start()
     assert ".checkpoint" in found.value.hint
+
+
+@spoilt
+def test_without_the_newest_snapshot_the_one_before_and_the_log_do(
+    snapshotted: tuple[Broker, Path], spoil: damage.Damage
+) -> None:
+    broker, newest = snapshotted
+    spoil(newest)
+    broker.start()
+    with Wire(broker.port) as wire:
+        assert all(wire.offset(f"topic{number}", LATEST) == 0 for number in range(3))
 
 
 def test_a_half_written_snapshot_does_no_harm(snapshotted: tuple[Broker, Path]) -> None:

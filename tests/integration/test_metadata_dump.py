@@ -100,14 +100,16 @@ async def test_kafka_reads_the_snapshots(tmp_path: Path) -> None:
         image = await _live(tmp_path / "d", life, kill=life == 1, snapshot_records_min=1)
     directory = tmp_path / "d" / "__cluster_metadata-0"
     snapshots = sorted(directory.glob("*.checkpoint"))
-    assert len(snapshots) == 1
-    files = ",".join(str(path) for path in (*snapshots, *directory.glob("*.log")))
+    assert len(snapshots) == 2
+    logs = sorted(directory.glob("*.log"))
+    assert f"{snapshots[0].name.partition('-')[0]}.log" == logs[0].name
+    files = ",".join(str(path) for path in (*snapshots, *logs))
     output = tools.run(DUMP_LOG, "--cluster-metadata-decoder", "--files", files).checked()
     for wrong in _WRONG:
         assert wrong not in output
-    assert output.count("SnapshotHeader") == output.count("SnapshotFooter") == 1
-    # The topics of earlier lives are only in the snapshot, with everything that belongs to them.
-    of_snapshot = _payloads(output.partition("SnapshotFooter")[0])
+    assert output.count("SnapshotHeader") == output.count("SnapshotFooter") == 2
+    # The topics of the first life are only in the snapshots, with all that belongs to them.
+    of_snapshot = _payloads(output.split("SnapshotFooter")[1])
     assert of_snapshot.count("TOPIC_RECORD") >= 2
     assert of_snapshot.count("PARTITION_RECORD") == 7 * of_snapshot.count("TOPIC_RECORD")
     assert of_snapshot.count("FEATURE_LEVEL_RECORD") == len(image.features)

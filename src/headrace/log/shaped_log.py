@@ -62,6 +62,16 @@ class ShapedLog(DurableLog):
                 self._roll()
         return due
 
+    def roll(self) -> None:
+        """Begin a new segment, so that all there is so far can be deleted as a whole."""
+        with self._lock:
+            self._raise_if_failed()
+            if self._segments.active.size > 0:
+                try:
+                    self._roll()
+                except OSError as error:
+                    raise StorageError(f"cannot roll {self.directory}: {error}") from error
+
     def _roll(self) -> Segment:
         """Begin a new segment at the log's end; its name is synced by the next flush."""
         old, base_offset = self._segments.active, self.log_end_offset

@@ -1,7 +1,8 @@
 """The metadata log and its snapshots on disk: load an image, append records, shorten.
 
     __cluster_metadata-0/
-      00000000000000000000.log ................ batches of framed metadata records
+      00000000000000004011.log ................ batches of framed metadata records
+      00000000000000004011-0000000003.checkpoint    everything below offset 4011
       00000000000000004711-0000000003.checkpoint    everything below offset 4711
       quorum-state ............................ the newest epoch, and the vote in it
 
@@ -36,6 +37,8 @@ TOPIC_ID = UUID(int=1)
 
 READ_BYTES = 1 << 20
 
+SNAPSHOTS_KEPT = 2
+
 # Nothing expires by age or size: a snapshot alone decides what may go.
 LOG_CONFIG = LogConfig(retention_ms=-1, retention_bytes=-1, file_delete_delay_ms=0)
 
@@ -54,9 +57,9 @@ class MetadataLog:
         self._path = f"{directory.path}/{PARTITION}"
         self._directory_id = directory.meta_properties.directory_id
         self._open_log = directory.create
-        self._last_timestamp_ms = -1
-        self.records_since_snapshot = 0
-        self.bytes_since_snapshot = 0
+        self._snapshot_end = Offset(0)
+        self._bytes_appended = 0
+        self._bytes_at_snapshot = 0
         self.epoch = LeaderEpoch(0)
 
     def load(self, empty: Image) -> Image:
@@ -69,7 +72,7 @@ class MetadataLog:
         except OSError as error:
             raise StorageError(f"cannot read {self._path}: {error}") from error
         self._log = self._open_log(PARTITION, TOPIC_ID, LOG_CONFIG)
-        start = Offset(image.offset + 1)
+        start = self._snapshot_end = Offset(image.offset + 1)
         if self._log.log_end_offset < start:
             # The log lost a tail that the snapshot still has.
             self._log.truncate_fully_and_start_at(start)
@@ -105,7 +108,7 @@ class MetadataLog:
             except (HeadraceError, LookupError) as error:
                 raise self._damaged(header.base_offset, str(error)) from error
             builder.move_to(Offset(header.last_offset), header.leader_epoch)
-            self._account(header)
+            self._bytes_appended += header.size
         return builder.freeze()
 
     def _batches(self, start: Offset) -> Iterator[tuple[memoryview, BatchHeader]]:
@@ -159,9 +162,6 @@ class MetadataLog:
 
     def append(self, records: Sequence[MetadataRecord]) -> None:
         """Write the records as one batch; they count only once `flush` has returned."""
-        if self._log.is_half_emptied:
-            # After a snapshot, which holds all that was in it.
-            self._log.truncate_fully_and_start_at(self._log.log_end_offset)
         now_ms = self._clock.now_ms()
         self._append(
             encode_batch(
@@ -171,14 +171,16 @@ class MetadataLog:
         )
 
     def _append(self, batch: bytearray) -> None:
-        header = parse_header(batch)
-        self._log.append([(0, header)], memoryview(batch), self.epoch)
-        self._account(header)
+        self._log.append([(0, parse_header(batch))], memoryview(batch), self.epoch)
+        self._bytes_appended += len(batch)
 
-    def _account(self, header: BatchHeader) -> None:
-        self._last_timestamp_ms = header.max_timestamp
-        self.records_since_snapshot += header.record_count
-        self.bytes_since_snapshot += header.size
+    @property
+    def records_since_snapshot(self) -> int:
+        return self._log.log_end_offset - self._snapshot_end
+
+    @property
+    def bytes_since_snapshot(self) -> int:
+        return self._bytes_appended - self._bytes_at_snapshot
 
     def flush(self) -> None:
         """Everything appended before the call survives a power cut once this returns."""
@@ -187,23 +189,42 @@ class MetadataLog:
     @property
     def failed(self) -> bool:
         """Whether what is on disk is no longer certain; only opening it again helps."""
-        return self._log.failure is not None and not self._log.is_half_emptied
+        return self._log.failure is not None
 
     def take_snapshot(self, image: Image) -> None:
-        """Write `image`, which must be of the log's very end, and let go of all before it."""
-        assert image.offset + 1 == self._log.log_end_offset, "a snapshot of another moment"
+        """Write `image`, which must be committed, and let go of what two snapshots hold.
+
+        The log reaches back to the older of the two that are kept. So a reader of that one finds
+        what follows it, and if the newest cannot be read there is still all of the metadata.
+        """
+        taken_at = self._bytes_appended
         try:
-            newest = snapshots.write_snapshot(
+            snapshots.write_snapshot(
                 self._files,
                 self._path,
                 image,
                 timestamp_ms=self._clock.now_ms(),
-                log_timestamp_ms=self._last_timestamp_ms,
+                log_timestamp_ms=self._timestamp_of(image.offset),
             )
-            self._log.truncate_fully_and_start_at(self._log.log_end_offset)
-            self._log.remove_deleted(self._clock.monotonic_ms())
-            snapshots.remove_older(self._files, self._path, newest)
+            self._snapshot_end, self._bytes_at_snapshot = Offset(image.offset + 1), taken_at
+            logger.info("snapshot taken: path=%s end_offset=%d", self._path, image.offset + 1)
+            kept = snapshots.remove_older(self._files, self._path, SNAPSHOTS_KEPT)
+            self._log.roll()
+            if len(kept) == SNAPSHOTS_KEPT:
+                self._delete_before(Offset(kept[-1].end_offset))
         except OSError as error:
             raise StorageError(f"cannot take a snapshot in {self._path}: {error}") from error
-        self.records_since_snapshot = self.bytes_since_snapshot = 0
-        logger.info("snapshot taken: path=%s end_offset=%d", self._path, newest.end_offset)
+
+    def _delete_before(self, offset: Offset) -> None:
+        """Delete whole segments below `offset`; what fails is tried again by the next snapshot."""
+        bases = [segment.base_offset for segment in self._log.segments]
+        start = max((base for base in bases if base <= offset), default=bases[0])
+        # No further than a segment's beginning, whose name then says where the log starts.
+        self._log.advance_log_start(Offset(start))
+        self._log.apply_retention(self._clock.now_ms(), high_watermark=offset)
+        self._log.remove_deleted(self._clock.monotonic_ms())
+
+    def _timestamp_of(self, offset: Offset) -> int:
+        """When the batch that holds `offset` was appended; -1 of an empty log."""
+        data = self._log.read(offset, 1, self._log.log_end_offset) if offset >= 0 else b""
+        return parse_header(data).max_timestamp if data else -1

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from headrace.core.errors import CorruptBatch, HeadraceError
+from headrace.core.errors import CorruptBatch, HeadraceError, StartupRefused
 from headrace.core.files import FileSystem
 from headrace.core.ids import Offset
 from headrace.log.checkpoints import replace_file
@@ -102,6 +102,8 @@ def load_newest(files: FileSystem, directory: str, empty: Image) -> Image:
         path = f"{directory}/{snapshot.file_name}"
         try:
             return _read_snapshot(files.read_file(path), snapshot, empty)
+        except StartupRefused:
+            raise  # it is whole, and of a later version
         except HeadraceError as error:
             logger.error("snapshot passed over: path=%s reason=%s", path, error)
     return empty
@@ -125,12 +127,16 @@ def _read_snapshot(data: bytes, snapshot: SnapshotId, empty: Image) -> Image:
     return builder.freeze()
 
 
-def remove_older(files: FileSystem, directory: str, newest: SnapshotId) -> None:
-    """Remove every snapshot but `newest`, and what a crash left half written."""
+def remove_older(files: FileSystem, directory: str, keep: int) -> list[SnapshotId]:
+    """Remove all but the newest `keep`, and what a crash left half written; return who stays,
+    newest first."""
+    found = list_snapshots(files, directory)
+    for snapshot in found[keep:]:
+        files.remove(f"{directory}/{snapshot.file_name}")
     for name in files.list_directory(directory):
-        old = _NAME.fullmatch(name) is not None and name != newest.file_name
-        if old or name.endswith(SUFFIX + ".tmp"):
+        if name.endswith(SUFFIX + ".tmp"):
             files.remove(f"{directory}/{name}")
+    return found[:keep]
 
 
 def snapshot_records(image: Image) -> Iterator[MetadataRecord]:

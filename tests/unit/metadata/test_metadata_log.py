@@ -34,6 +34,21 @@ async def stopped(
     return node
 
 
+async def stopped_with_two_snapshots() -> MetadataNode[SimulatedFileSystem]:
+    """There are topics from before, between and after them; what came first is in them alone."""
+    node = await MetadataNode(SimulatedFileSystem(), snapshot_records_min=4).join()
+    for number in range(8):
+        await node.controller.submit(create(f"t{number}"))
+        for _ in range(number):
+            await node.controller.submit(create("passing"))
+            await node.controller.submit(DeleteTopics((TopicToDelete("passing"),)))
+    await node.stop()
+    newest, older = list_snapshots(node.disk, METADATA)
+    assert 0 < older.end_offset < newest.end_offset <= node.image.offset
+    assert "00000000000000000000.log" not in log_files(node.disk)
+    return node
+
+
 def log_files(disk: SimulatedFileSystem) -> list[str]:
     return [name for name in disk.list_directory(METADATA) if name.endswith(".log")]
 
@@ -66,25 +81,36 @@ async def test_an_unreadable_quorum_state_still_leads_to_a_new_epoch(contents: b
     await again.stop()
 
 
-async def test_a_snapshot_replaces_the_log_before_it() -> None:
-    node = await stopped("a", "b", "c", snapshot_records_min=8)
-    (snapshot,) = list_snapshots(node.disk, METADATA)
-    assert snapshot.epoch == 1
-    (log,) = log_files(node.disk)
-    assert log == f"{snapshot.end_offset:020d}.log"
+async def test_the_log_reaches_back_to_the_older_of_two_snapshots() -> None:
+    node = await stopped_with_two_snapshots()
+    newest, older = list_snapshots(node.disk, METADATA)
+    assert newest.epoch == older.epoch == 1
+    assert min(log_files(node.disk)) == f"{older.end_offset:020d}.log"
     again = MetadataNode(node.disk.after_kill())
     assert again.controller._log.load(again.image) == node.image
 
 
-async def test_an_older_snapshot_is_removed_with_its_successor_in_place() -> None:
+async def test_the_first_snapshot_lets_nothing_go() -> None:
+    node = await stopped("a", "b", "c", snapshot_records_min=8)
+    (snapshot,) = list_snapshots(node.disk, METADATA)
+    assert log_files(node.disk) == [f"{start:020d}.log" for start in (0, snapshot.end_offset)]
+
+
+async def test_whoever_reads_the_older_snapshot_can_finish_and_go_on_with_the_log() -> None:
     node = await MetadataNode(SimulatedFileSystem(), snapshot_records_min=4).join()
-    seen: set[SnapshotId] = set()
+    contents: dict[SnapshotId, bytes] = {}
     for _ in range(10):
         await node.controller.submit(create("t"))
         await node.controller.submit(DeleteTopics((TopicToDelete("t"),)))
-        (newest,) = list_snapshots(node.disk, METADATA)
-        seen.add(newest)
-    assert len(seen) > 2
+        kept = list_snapshots(node.disk, METADATA)
+        assert len(kept) <= 2
+        for snapshot in kept:
+            found = node.disk.read_file(f"{METADATA}/{snapshot.file_name}")
+            assert contents.setdefault(snapshot, found) == found
+            assert min(log_files(node.disk)) <= f"{snapshot.end_offset:020d}.log"
+    # Each but the last two was there when it was the older one of two, and is gone.
+    assert len(contents) > 3
+    assert list_snapshots(node.disk, METADATA) == sorted(contents, reverse=True)[:2]
     await node.stop()
 
 
@@ -145,16 +171,32 @@ async def test_a_log_that_lost_its_tail_goes_on_from_the_snapshot() -> None:
     await again.stop()
 
 
-async def test_a_damaged_snapshot_without_the_log_it_replaced_refuses_to_start(
+def damage(disk: SimulatedFileSystem, snapshot: SnapshotId) -> None:
+    path = f"{METADATA}/{snapshot.file_name}"
+    data = bytearray(disk.read_file(path))
+    data[len(data) // 2] ^= 1
+    disk.write_file(path, data)
+
+
+async def test_a_damaged_snapshot_is_made_up_for_by_the_one_before_and_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    node = await stopped("a", "b", "c", snapshot_records_min=8)
-    (snapshot,) = list_snapshots(node.disk, METADATA)
-    path = f"{METADATA}/{snapshot.file_name}"
-    data = bytearray(node.disk.read_file(path))
-    data[len(data) // 2] ^= 1
+    node = await stopped_with_two_snapshots()
+    newest, _ = list_snapshots(node.disk, METADATA)
     disk = node.disk.after_kill()
-    disk.write_file(path, data)
+    damage(disk, newest)
+    again = MetadataNode(disk)
+    assert again.controller._log.load(again.image) == node.image
+    assert newest.file_name in caplog.text
+
+
+async def test_damaged_snapshots_without_the_log_they_replaced_refuse_to_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node = await stopped_with_two_snapshots()
+    disk = node.disk.after_kill()
+    for snapshot in list_snapshots(disk, METADATA):
+        damage(disk, snapshot)
     with pytest.raises(StartupRefused) as refused:
         await MetadataNode(disk).start()
     assert "no snapshot reaches" in str(refused.value)

@@ -1,7 +1,8 @@
 """Cut the power after every single step on the disk: what was answered is still there.
 
-The script is short and uses everything: a first start, changes, snapshots that replace the log,
-a clean stop, a second start and a third after a kill.
+The script is short and uses everything: a first start, changes, snapshots and the deletion of what
+two of them hold, a clean stop, a second start and a third after a kill. What is there is there
+twice: it does not take the newest snapshot to find it.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import pytest
 
 from headrace.controller.commands import CreateTopics, DeleteTopics, TopicToCreate, TopicToDelete
 from headrace.core.errors import HeadraceError
+from headrace.metadata import snapshots
 from headrace.metadata.image import Image
 from tests.simulation.disk import Operation, SimulatedFileSystem
 from tests.simulation.inodes import (
@@ -23,7 +25,7 @@ from tests.simulation.inodes import (
     Survival,
     Torn,
 )
-from tests.support.metadata import MetadataNode
+from tests.support.metadata import METADATA, MetadataNode
 
 SNAPSHOT_RECORDS_MIN = 9
 
@@ -82,12 +84,18 @@ class Run:
                     yield f"{type(survival).__name__} after {operation}: {problem}"
 
     async def _problem(self, disk: SimulatedFileSystem, answered: int) -> str | None:
+        without_newest = disk.copy()
+        if disk.exists(METADATA):
+            for snapshot in snapshots.list_snapshots(disk, METADATA)[:1]:
+                without_newest.remove(f"{METADATA}/{snapshot.file_name}")
         try:
             found = _load(disk)
             if found.offset < answered:
                 return f"offset {answered} was answered, {found.offset} is there"
             if found != self.images.get(found.offset, found):
                 return f"another image at offset {found.offset}"
+            if _load(without_newest) != found:
+                return "the snapshot before the newest and the log give another image"
             # What the restart builds on must hold too: a second cut loses none of it.
             node = await MetadataNode(disk.after_kill(), seed=99).start()
             node.kill()
