@@ -47,6 +47,9 @@ class Leader:
     log: list[bytes] = field(default_factory=list)
     producers: dict[int, Producer] = field(default_factory=dict)
     refuse: bytes | None = None
+    # A batch with this record fails in the broker, before or after it was written.
+    stumble: bytes | None = None
+    stumbles_after_append: bool = False
     busy: bool = False
     records_max: int = 1000
 
@@ -75,11 +78,16 @@ class Leader:
         elif known is None and sequence != 0 and self.log:
             # As after producer state was lost with the data that carried it.
             return ErrorCode.UNKNOWN_PRODUCER_ID, -1
+        stumbles = self.stumble in values
+        if stumbles and not self.stumbles_after_append:
+            return ErrorCode.UNKNOWN_SERVER_ERROR, -1
         offset = len(self.log)
         if known is None or known.epoch != header.producer_epoch:
             known = self.producers[header.producer_id] = Producer(header.producer_epoch)
         known.batches.append((sequence, header.last_sequence, offset))
         self.log += values
+        if stumbles:
+            return ErrorCode.UNKNOWN_SERVER_ERROR, -1
         return ErrorCode.NONE, offset
 
 
@@ -177,7 +185,9 @@ class Run:
                 outcome = self.outcomes[value]
                 if isinstance(outcome, RecordMetadata):
                     assert leader.log[outcome.offset] == value
-                elif not isinstance(outcome, DeliveryTimedOut):
+                elif outcome.code is not ErrorCode.UNKNOWN_SERVER_ERROR and not isinstance(
+                    outcome, DeliveryTimedOut
+                ):
                     assert value not in leader.log, f"refused ({outcome}) but written"
 
 
@@ -204,12 +214,24 @@ STEPS = st.lists(
 )
 
 
+# Batches of one record, mostly one after the other.
+SLOW_STEPS = st.lists(
+    st.sampled_from(
+        [("send one", 0), ("wait", 6), ("drain", 0), ("serve", 0), ("receive", 0), ("break", 0)]
+    ),
+    min_size=20,
+    max_size=120,
+)
+
+
 def play(run: Run, steps: list[tuple[str, int]]) -> None:
     for step, argument in steps:
         match step:
             case "send":
                 for _ in range(BURST):
                     run.send(argument)
+            case "send one":
+                run.send(argument)
             case "drain":
                 run.drain()
             case "serve":
@@ -262,6 +284,20 @@ def test_a_refused_batch_takes_no_other_batch_with_it(
     run.settle_everything()
     run.check()
     assert b"0-%d" % victim not in run.leaders[0].log
+    assert not any(isinstance(outcome, DeliveryTimedOut) for outcome in run.outcomes.values())
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps=STEPS | SLOW_STEPS, victim=st.integers(0, 5), after_append=st.booleans())
+def test_a_batch_that_may_have_been_written_takes_no_other_batch_with_it(
+    steps: list[tuple[str, int]], victim: int, after_append: bool
+) -> None:
+    run = Run(5)
+    run.leaders[0].stumble = b"0-%d" % victim
+    run.leaders[0].stumbles_after_append = after_append
+    play(run, steps)
+    run.settle_everything()
+    run.check()
     assert not any(isinstance(outcome, DeliveryTimedOut) for outcome in run.outcomes.values())
 
 
