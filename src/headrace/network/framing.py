@@ -1,13 +1,17 @@
 """Cut a byte stream into frames, reading large ones straight into their final buffer.
 
-The face asks `buffer()` where the next bytes should go, receives into it, and reports how many
-came with `received()`. Small frames share one scratch buffer; a frame that does not fit the
-bytes at hand gets a buffer of its own size, so a megabyte fetch is copied at most once.
+The connection asks `buffer()` where the next bytes should go, receives into it, and reports how
+many came with `received()`. Small frames share one scratch buffer; a frame that does not fit into
+it gets a buffer of its own size, so of a megabyte fetch only the first bytes are copied. The
+scratch buffer begins small, since most connections see little, and grows where it is filled at
+once: then more is waiting than one call to the socket brings.
 """
 
 from headrace.network.errors import BadFrame
 
-_SCRATCH_BYTES = 64 * 1024
+_SCRATCH_BYTES_MIN = 4 * 1024
+_SCRATCH_BYTES_MAX = 64 * 1024
+_GROWTH = 4
 _LENGTH_BYTES = 4
 
 
@@ -18,7 +22,7 @@ class FrameReader:
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
-        self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self._scratch = memoryview(bytearray(_SCRATCH_BYTES_MIN))
         self._end = 0  # bytes in the scratch buffer that are not yet part of a frame
         self._frame: bytearray | None = None
         self._view = self._scratch
@@ -39,7 +43,11 @@ class FrameReader:
             frame, self._frame = self._view, None
             return [frame]
         self._end += count
-        return self._cut_scratch()
+        was_filled = self._end == len(self._scratch)
+        frames = self._cut_scratch()
+        if was_filled and len(self._scratch) < _SCRATCH_BYTES_MAX:
+            self._grow_for(self._frame)
+        return frames
 
     def _cut_scratch(self) -> list[memoryview]:
         frames: list[memoryview] = []
@@ -62,6 +70,14 @@ class FrameReader:
             scratch[:left] = bytes(scratch[start:end])
         self._end = left
         return frames
+
+    def _grow_for(self, frame: bytearray | None) -> None:
+        if frame is not None and len(frame) > _SCRATCH_BYTES_MAX:
+            return  # such frames have buffers of their own however large this one is
+        # A new one: whoever receives may still hold a view of the old.
+        larger = memoryview(bytearray(len(self._scratch) * _GROWTH))
+        larger[: self._end] = self._scratch[: self._end]
+        self._scratch = larger
 
     def _begin_large(self, length: int, head: memoryview) -> None:
         self._frame = bytearray(length)

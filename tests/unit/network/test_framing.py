@@ -22,7 +22,10 @@ def feed(reader: FrameReader, data: bytes, pieces: list[int]) -> list[bytes]:
 
 
 @given(
-    sizes=st.lists(st.one_of(st.integers(0, 300), st.integers(60_000, 200_000)), max_size=8),
+    sizes=st.lists(
+        st.one_of(st.integers(0, 300), st.integers(4_000, 17_000), st.integers(60_000, 200_000)),
+        max_size=8,
+    ),
     pieces=st.lists(st.integers(1, 90_000), min_size=1, max_size=5),
 )
 def test_frames_come_out_whole_however_the_bytes_arrive(
@@ -42,6 +45,25 @@ def test_a_frame_keeps_its_bytes_when_the_next_ones_arrive() -> None:
     reader.buffer()[:5] = b"\0\0\0\x01b"
     (second,) = reader.received(5)
     assert (bytes(first), bytes(second)) == (b"a", b"b")
+
+
+def test_the_buffer_is_small_until_more_is_waiting_than_it_takes() -> None:
+    reader = FrameReader(1 << 20)
+    frame = b"\0\0\x03\xe8" + bytes(1000)
+    assert feed(reader, frame * 20, [1004]) == [bytes(1000)] * 20
+    assert len(reader.buffer()) == 4096
+    assert feed(reader, frame * 200, [1 << 20]) == [bytes(1000)] * 200
+    assert len(reader.buffer()) == 65536
+
+
+@pytest.mark.parametrize(("size", "grown"), [(20_000, 65536), (1 << 20, 4096)])
+def test_frames_that_would_fit_a_larger_buffer_make_it_grow(size: int, grown: int) -> None:
+    """The first 4 KiB of a frame of a megabyte are copied, not 64 KiB of it."""
+    reader = FrameReader(1 << 24)
+    frame = size.to_bytes(4, "big") + bytes(size)
+    for _ in range(3):
+        assert feed(reader, frame, [1 << 24]) == [bytes(size)]
+    assert len(reader.buffer()) == grown
 
 
 @pytest.mark.parametrize("length", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"HTTP"])
