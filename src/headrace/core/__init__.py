@@ -1,7 +1,19 @@
 """What every package shares: ids, error codes, and the interfaces to the outside world.
 
-Offers the NewTypes for offsets and epochs, Kafka's error codes with one exception tree, and
-the small interfaces through which everything reaches time, randomness, threads and disk.
-Does no I/O itself: the real forms live in `log/` (files) and `node/` (clock, executor),
-the simulated forms in `tests/simulation`.
+Does no I/O itself: the real forms of the interfaces live in `log/` (files) and `node/` (clock,
+randomness, threads), the simulated ones in `tests/simulation`.
+
+    ids               distinct types for offsets, epochs, ids
+    errors            Kafka's error codes, and the one tree of exceptions
+    runtime, files    interfaces to time, randomness and threads; to the disk
+    metrics           counts and times, gathered when somebody asks
+    shared_calls      calls for several owners, of whom one may fail
+
+Every configuration key is declared here too, since clients ask a broker for all of them at once:
+
+    config_keys         what a key is: type, default, limits, where its value comes from
+    keys                the broker's keys, by what they are about
+    broker_configs, topic_configs, group_configs
+                        the values of one broker, topic or group
+    listeners, units    what some keys hold: addresses; durations and sizes
 """

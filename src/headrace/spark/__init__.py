@@ -8,4 +8,22 @@ format's name. Nothing runs in the JVM and nothing is to be registered: the modu
 `pyspark_headrace` beside this package is found by Spark itself. The package runs on executors,
 where no broker is installed, so it uses the client and what lies below it, and nothing else of
 Headrace.
+
+    format, options, connection, sink_options
+                             what a job may set, and who serves it
+    source, offset_resolver, offsets, fetch
+                             which offsets a read has, and their records undecoded
+    walk, decode, columns, rows, schema
+                             record batches to Arrow columns
+    typed, json_values, avro_schema, ddl, bad_values, dead_letters
+                             values as columns, and bad ones
+    sink, delivery, encode, partitioning
+                             rows to topics
+    lake, upsert, delta_table, table_source, table_files
+                             Delta tables, written and read
+    archive                  files of records, checked and replayed
+    watermarks, late_rows    rows that come too late, counted
+    session, planner_environment, workers, reasons
+                             Spark itself: started, made cheaper, understood
+    pipeline, progress       pipelines out of a file; how a query is doing
 """

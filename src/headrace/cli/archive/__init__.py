@@ -1,4 +1,7 @@
-"""`headrace archive verify|replay`."""
+"""`headrace archive verify|replay`.
+
+A module per command (`verify`, `replay`); `needs` says what must be installed for them.
+"""
 
 import typer
 

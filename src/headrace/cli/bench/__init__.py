@@ -1,7 +1,8 @@
 """`headrace bench produce|consume|latency`: how fast is this broker, from here?
 
-Quick figures with our own client, against any Kafka broker. The side by side with Apache Kafka
-is `make bench` in the checkout.
+Quick figures with our own client, against any Kafka broker: a module per command (`produce`,
+`consume`, `latency`), and in `measurement` what they share. The side by side with Apache Kafka is
+`make bench` in the checkout.
 """
 
 import typer

@@ -1,4 +1,8 @@
-"""`headrace group list|describe|reset|delete`."""
+"""`headrace group list|describe|reset|delete`.
+
+A module per command (`listing`, `describe`, `reset`, `delete`); `lag` is how far a group is behind,
+`offsets_file` the file that `reset` reads.
+"""
 
 import typer
 

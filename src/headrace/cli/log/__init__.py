@@ -1,4 +1,7 @@
-"""`headrace log dump|verify`: look into data files without a broker."""
+"""`headrace log dump|verify`: look into data files without a broker.
+
+A module per command (`dump`, `verify`); `segment_files` finds segments and walks their batches.
+"""
 
 import typer
 

@@ -1,4 +1,8 @@
-"""`headrace pipeline run|check|plan|list|backfill`."""
+"""`headrace pipeline run|check|plan|list|backfill`.
+
+A module per command (`run`, `check`, `plan`, `list`, `backfill`); `sessions` makes the
+Spark session that they need.
+"""
 
 import typer
 

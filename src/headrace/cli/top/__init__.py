@@ -1,7 +1,7 @@
 """`headrace top`: what a cluster is doing, live in the terminal.
 
-`looking` asks the brokers, `scraping` the metrics of the HTTP API if there is one, `rates` makes
-figures per second of two looks, `screen` draws them.
+`cluster_sample` asks the brokers, `scraper` the metrics of the HTTP API if there is one, `rates`
+makes figures per second of two looks, `screen` draws them.
 """
 
 import time

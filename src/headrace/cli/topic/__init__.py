@@ -1,4 +1,7 @@
-"""`headrace topic create|list|describe|alter|delete`."""
+"""`headrace topic create|list|describe|alter|delete`.
+
+A module per command: `create`, `listing`, `describe`, `alter`, `delete`.
+"""
 
 import typer
 

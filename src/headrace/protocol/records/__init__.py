@@ -7,6 +7,8 @@
     scan        whether all records of a batch are sound, quickly
     decode      the records inside a batch
     encode      batches from records; control batches; another codec
+    varint      small numbers of either sign in few bytes
+    budget      how much work may be done in one piece
 
 The hot path uses only the first four and never looks at a record. No I/O: buffers in,
 buffers out. Codecs live in `protocol.compression`.

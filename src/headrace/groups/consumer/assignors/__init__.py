@@ -1,8 +1,9 @@
 """Broker-side assignors: pure functions from members and topics to who should own what.
 
-`uniform` is even and sticky, `range` gives each member one stretch of every topic, so that
-equal keys of two topics meet in one member, and `roundrobin` deals the partitions out like
-cards. `ASSIGNORS` names them as `group.consumer.assignors` does.
+`uniform` is even and sticky, "range" (`ranges`) gives each member one stretch of every topic, so
+that equal keys of two topics meet in one member, and `roundrobin` deals the partitions out one by
+one. `ASSIGNORS` names them as `group.consumer.assignors` does; `model` is what they are given and
+give back.
 """
 
 from collections.abc import Mapping
