@@ -290,7 +290,7 @@ class ReplicaManager:
         for index in held.indexes:
             if self._node_id not in topic.partitions[index].replicas:
                 self._remove(topic.name, held, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                logger.info("replica moved away: partition=%s-%d", topic.name, index)
+                logger.info("replica moved away: topic=%s partition=%d", topic.name, index)
             await self._yield_to_loop()
 
     async def _apply_registrations(
