@@ -15,6 +15,7 @@ from headrace.log.names import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
 )
+from headrace.replication.high_watermark_checkpoint import REPLICATION_OFFSETS
 from tests.faults import damage
 from tests.faults.load import wait_until
 from tests.faults.stored import BATCHES_PER_LIFE, COMPACTED, KEYS, TOPIC, TRIMMED, Stored, batch
@@ -70,6 +71,18 @@ def test_without_log_starts_a_log_begins_with_its_first_segment(
         assert wire.records(TOPIC) == stored.records
     if spoil not in (damage.missing, damage.flipped):
         assert f"checkpoint is unreadable and counts as absent: path={stored.path}" in caplog.text
+
+
+@spoilt
+def test_without_high_watermarks_all_is_shown_that_was(
+    stored: Stored, spoil: damage.Damage
+) -> None:
+    spoil(stored.path / REPLICATION_OFFSETS)
+    with stored.broker() as broker, Wire(broker.port) as wire:
+        everything_is_found(wire, stored)
+        assert wire.offset(TOPIC, LATEST) == 2 * FIRST_LIFE
+    # And a clean stop writes them down again.
+    assert f"{TOPIC} 0 {2 * FIRST_LIFE}" in _text(stored.path / REPLICATION_OFFSETS)
 
 
 @spoilt

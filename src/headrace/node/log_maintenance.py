@@ -71,6 +71,11 @@ class LogMaintenance:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._checkpoints())
             tasks.create_task(self._repeat(self._retention_seconds, self._apply_retention))
+            tasks.create_task(
+                self._repeat(
+                    self._high_watermark_seconds, self._replicas.checkpoint_high_watermarks
+                )
+            )
             tasks.create_task(self._repeat(self._cleaner_seconds, self._cleaner.clean_all))
             tasks.create_task(self._repeat(self._flush_seconds, self._flush_overdue))
             tasks.create_task(
@@ -136,6 +141,9 @@ class LogMaintenance:
 
     def _checkpoint_seconds(self) -> float:
         return self._replicas.config.log_flush_offset_checkpoint_interval_ms / 1000
+
+    def _high_watermark_seconds(self) -> float:
+        return self._replicas.config.replica_high_watermark_checkpoint_interval_ms / 1000
 
     # Retention
 

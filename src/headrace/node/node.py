@@ -29,6 +29,7 @@ from headrace.controller.commands import BumpLeaderEpochs, RegisterBroker, Unfen
 from headrace.controller.controller import Controller
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.config_keys import unless_negative
+from headrace.core.errors import StorageError
 from headrace.core.files import FileSystem
 from headrace.core.ids import NodeId
 from headrace.core.listeners import SECURITY_PROTOCOLS
@@ -55,6 +56,7 @@ from headrace.node.metrics import NodeMetrics
 from headrace.node.network import BoundListener, listen
 from headrace.node.shielded_executor import ShieldedExecutor
 from headrace.replication.flush_scheduler import FlushScheduler
+from headrace.replication.high_watermark_checkpoint import HighWatermarkCheckpoint
 from headrace.replication.replica_manager import ReplicaManager
 from headrace.security.authorizer import AllowAll, Authorizer
 
@@ -150,15 +152,18 @@ class Node:
         flush_scheduler = self._flush_scheduler = FlushScheduler(
             self._executor, self.request_metrics.now
         )
-        self._on_stop.push_async_callback(flush_scheduler.close)
         shielded = ShieldedExecutor(self._executor)
         replicas = ReplicaManager(
             directory,
             self._node_id,
             config,
             shielded,
+            HighWatermarkCheckpoint(self._files, directory.path),
             request_flush=flush_scheduler.schedule if config.log_flush_policy == "fsync" else None,
         )
+        # In reverse: what the last flush commits is written down.
+        self._on_stop.push_async_callback(_checkpoint_high_watermarks, replicas)
+        self._on_stop.push_async_callback(flush_scheduler.close)
         await replicas.load(controller.image)
         # A controller that has started has all of the metadata.
         await replicas.rename_stray_directories()
@@ -395,3 +400,11 @@ class Node:
             self._controller.kill()
         if self._directory is not None:
             self._directory.release_lock()
+
+
+async def _checkpoint_high_watermarks(replicas: ReplicaManager) -> None:
+    try:
+        await replicas.checkpoint_high_watermarks()
+    except StorageError as error:
+        # Nothing of the stop depends on it.
+        logger.error("stopping without a checkpoint: error=%s", error)

@@ -21,7 +21,15 @@ from typing import NamedTuple, Protocol
 
 from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
 from headrace.core.files import FileRange
-from headrace.core.ids import NO_EPOCH, LeaderEpoch, NodeId, Offset, TopicId, TopicPartition
+from headrace.core.ids import (
+    NO_EPOCH,
+    NO_OFFSET,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 from headrace.log.leader_epoch_cache import EpochEntry
 from headrace.log.partition_log import AppendInfo, PartitionLog
 from headrace.metadata.image import NO_LEADER, PartitionRegistration
@@ -122,9 +130,11 @@ class Partition:
         settings: TopicSettings,
         *,
         request_flush: FlushRequest | None,
+        high_watermark: Offset = NO_OFFSET,
     ) -> None:
         """`request_flush` is called after each append, and when somebody waits for a flush;
-        without it (Kafka's own durability rule) what is written counts as flushed."""
+        without it (Kafka's own durability rule) what is written counts as flushed.
+        `high_watermark` is what was known of it before the start."""
         self.id = partition
         self.topic_id = topic_id
         self.log = log
@@ -134,7 +144,9 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         # After a crash the tail that recovery found may still be in the page cache alone.
         self._flushed_end = log.log_end_offset if request_flush is None else log.flushed_offset
-        self.high_watermark = self.last_stable_offset = log.log_start_offset
+        # No lower than the log start: records were deleted up to there because all have them.
+        known = min(max(high_watermark, log.log_start_offset), self._flushed_end)
+        self.high_watermark = self.last_stable_offset = known
         # Until the metadata says otherwise somebody else may lead it.
         self.role: Leader | Follower = Follower(
             NodeId(NO_LEADER), NO_EPOCH, flushed_end=self._flushed_end

@@ -42,6 +42,7 @@ from headrace.metadata.image import (
     PartitionRegistration,
     Topic,
 )
+from headrace.replication.high_watermark_checkpoint import HighWatermarkCheckpoint
 from headrace.replication.leadership import LeadershipListener, LeadershipListeners
 from headrace.replication.partition import FlushRequest, Partition
 from headrace.replication.settings import TopicSettings
@@ -90,6 +91,7 @@ class ReplicaManager:
         node_id: NodeId,
         config: BrokerConfig,
         executor: Executor,
+        high_watermarks: HighWatermarkCheckpoint,
         *,
         request_flush: FlushRequest | None,
     ) -> None:
@@ -98,6 +100,7 @@ class ReplicaManager:
         self._node_id = node_id
         self._static_config = config
         self.config = config
+        self._high_watermarks = high_watermarks
         self._request_flush = request_flush
         self._topics: dict[str, _HeldTopic] = {}
         # Offline ones that were made while this node ran: they hold nothing yet.
@@ -126,6 +129,16 @@ class ReplicaManager:
             await self._executor.run(lambda: self.directory.checkpoint_log_starts(durable=True))
         except OSError as error:
             raise StorageError(f"cannot write down where logs start: {error}") from error
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Write down what is known to be committed, for replicas that do not lead at the start."""
+        known = self._high_watermarks
+        offsets = {partition.id: partition.high_watermark for partition in self}
+        offsets.update((partition, known.offset(partition)) for partition in self.offline)
+        try:
+            await self._executor.run(partial(known.write, offsets))
+        except OSError as error:
+            raise StorageError(f"cannot write down high watermarks: {error}") from error
 
     def find(self, topic: str, index: int) -> Partition | None:
         held = self._topics.get(topic)
@@ -375,7 +388,14 @@ class ReplicaManager:
     def _take_in(self, new: _NewPartition, log: PartitionLog) -> None:
         key, topic_id, registration, settings = new
         self.directory.add(key, log)
-        partition = Partition(key, topic_id, log, settings, request_flush=self._request_flush)
+        partition = Partition(
+            key,
+            topic_id,
+            log,
+            settings,
+            request_flush=self._request_flush,
+            high_watermark=self._high_watermarks.offset(key),
+        )
         held = self._held(key.topic, topic_id)
         held.partitions[key.partition] = partition
         held.offline.discard(key.partition)

@@ -338,6 +338,18 @@ def test_recovery_points_are_written_down_as_often_as_asked() -> None:
         )
 
 
+@effect_of("replica.high.watermark.checkpoint.interval.ms")
+def test_high_watermarks_are_written_down_as_often_as_asked() -> None:
+    with Broker(settings={"replica.high.watermark.checkpoint.interval.ms": "20"}) as broker:
+        topic = broker.create_topic("committed")
+        checkpoint = Path(broker.data_dir, "replication-offset-checkpoint")
+        publish(broker, topic, [b"x"] * 3)
+        eventually(
+            lambda: checkpoint.exists() and f"{topic} 0 3" in checkpoint.read_text(),
+            "the high watermark is written down",
+        )
+
+
 @effect_of("log.retention.check.interval.ms")
 def test_retention_waits_for_its_next_check() -> None:
     long_ago = int(time.time() * 1000) - 3_600_000

@@ -22,6 +22,7 @@ def configured(**settings: int) -> BrokerConfig:
         "log.flush.offset.checkpoint.interval.ms": str(NEVER),
         "log.retention.check.interval.ms": str(NEVER),
         "log.cleaner.backoff.ms": str(NEVER),
+        "replica.high.watermark.checkpoint.interval.ms": str(NEVER),
     }
     given = {key.replace("_", "."): str(value) for key, value in settings.items()}
     return BrokerConfig.from_static({**periods, **given})
@@ -68,6 +69,7 @@ class FakeBroker:
         self.directory = self
         self.bytes_since_checkpoint = 1
         self.checkpoints = self.cleanings = self.removals = 0
+        self.high_watermark_checkpoints = 0
         self.flushed: list[str] = []
 
     def __iter__(self) -> Iterator[FakePartition]:
@@ -81,6 +83,9 @@ class FakeBroker:
 
     async def retry_never_opened(self) -> None:
         """Nothing is."""
+
+    async def checkpoint_high_watermarks(self) -> None:
+        self.high_watermark_checkpoints += 1
 
     def checkpoint(self) -> None:
         self.checkpoints += 1
@@ -122,6 +127,16 @@ class FakeBroker:
             loop.run_until_complete(life())
         finally:
             loop.close()
+
+
+def test_high_watermarks_are_written_down_as_often_as_asked_for() -> None:
+    broker = FakeBroker(replica_high_watermark_checkpoint_interval_ms=5_000)
+
+    async def scenario(_: LogMaintenance) -> None:
+        await asyncio.sleep(21)
+        assert broker.high_watermark_checkpoints == 4
+
+    broker.live(scenario)
 
 
 def test_a_checkpoint_comes_as_often_as_asked_for_and_no_more_often() -> None:

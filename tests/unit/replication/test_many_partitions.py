@@ -28,6 +28,7 @@ from headrace.metadata.image import (
     Topic,
 )
 from headrace.protocol.records.header import parse_header
+from headrace.replication.high_watermark_checkpoint import HighWatermarkCheckpoint
 from headrace.replication.replica_manager import ReplicaManager
 from headrace.testing.unsynced_files import UnsyncedFileSystem
 from tests.simulation.loop import SeededRandomness
@@ -130,7 +131,12 @@ class Broker:
         )
         config = BrokerConfig.from_static({"log.dirs": str(self._path)})
         self.replicas = ReplicaManager(
-            self.directory, NODE, config, Worker(self.steps, self._files), request_flush=None
+            self.directory,
+            NODE,
+            config,
+            Worker(self.steps, self._files),
+            HighWatermarkCheckpoint(self._files, str(self._path)),
+            request_flush=None,
         )
 
     async def follow(self, before: Image, after: Image, delta: Delta) -> None:

@@ -17,7 +17,11 @@ from headrace.log.partition_log import PartitionLog
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image, PartitionRegistration, Topic
 from headrace.protocol.records.header import parse_header
-from headrace.replication.partition import Partition
+from headrace.replication.high_watermark_checkpoint import (
+    REPLICATION_OFFSETS,
+    HighWatermarkCheckpoint,
+)
+from headrace.replication.partition import FlushRequest, Partition
 from headrace.replication.replica_manager import ReplicaManager
 from headrace.testing.unsynced_files import UnsyncedFileSystem
 from tests.simulation.loop import SeededRandomness
@@ -46,9 +50,14 @@ class Worker:
 
 
 def registration(
-    leader: int = ME, epoch: int = 0, replicas: tuple[int, ...] = (ME,), partition_epoch: int = 0
+    leader: int = ME,
+    epoch: int = 0,
+    replicas: tuple[int, ...] = (ME,),
+    partition_epoch: int = 0,
+    isr: tuple[int, ...] | None = None,
 ) -> PartitionRegistration:
-    return PartitionRegistration(NodeId(leader), epoch, partition_epoch, replicas, replicas)
+    in_sync = replicas if isr is None else isr
+    return PartitionRegistration(NodeId(leader), epoch, partition_epoch, replicas, in_sync)
 
 
 def image_of(*partitions: PartitionRegistration, name: str = "t", id: UUID = TOPIC_ID) -> Image:
@@ -68,6 +77,7 @@ class Node:
         self.files = UnsyncedFileSystem()
         self.image = NOTHING
         self.worker = Worker()
+        self.request_flush: FlushRequest | None = None
         self.open()
 
     def open(self) -> None:
@@ -76,7 +86,14 @@ class Node:
             self.files, str(self.path), ToldClock(), randomness, node_id=ME
         )
         config = BrokerConfig.from_static({"log.dirs": str(self.path)})
-        self.replicas = ReplicaManager(self.directory, ME, config, self.worker, request_flush=None)
+        self.replicas = ReplicaManager(
+            self.directory,
+            ME,
+            config,
+            self.worker,
+            HighWatermarkCheckpoint(self.files, str(self.path)),
+            request_flush=self.request_flush,
+        )
 
     async def publish(self, image: Image) -> None:
         before, self.image = self.image, image
@@ -299,3 +316,83 @@ async def test_a_log_that_cannot_be_opened_costs_the_others_nothing(
     await node.publish(NOTHING)
     assert not node.replicas.offline
     await node.replicas.retry_never_opened()
+
+
+# What was known to be committed outlives a start.
+
+
+async def restarted_with(node: Node, image: Image) -> Partition:
+    node.directory.close()
+    node.open()
+    await node.replicas.load(image)
+    node.image = image
+    return node.replicas.require("t", 0)
+
+
+async def test_a_follower_starts_with_the_high_watermark_that_was_written_down(
+    node: Node,
+) -> None:
+    await node.publish(image_of(registration(ME, 1, BOTH, isr=(ME,))))
+    leader = node.replicas.require("t", 0)
+    append(leader)
+    append(leader)
+    await node.replicas.checkpoint_high_watermarks()
+    append(leader)
+    follower = await restarted_with(node, image_of(registration(OTHER, 2, BOTH)))
+    assert (follower.high_watermark, follower.log.log_end_offset) == (2, 3)
+    # Nor does a leader commit more before the others have told it how far they are.
+    await node.publish(image_of(registration(ME, 3, BOTH)))
+    assert follower.high_watermark == 2
+    follower.fetched_by(OTHER, Offset(3))
+    assert follower.high_watermark == 3
+
+
+async def test_a_leader_alone_in_sync_shows_all_that_is_flushed_at_once(node: Node) -> None:
+    await node.publish(image_of(registration()))
+    append(node.replicas.require("t", 0))
+    await node.replicas.checkpoint_high_watermarks()
+    append(node.replicas.require("t", 0))
+    node.request_flush = lambda _, __: None
+    leader = await restarted_with(node, image_of(registration()))
+    assert leader.high_watermark == 2
+
+
+@pytest.mark.parametrize("known", [None, b"", b"\0" * 40, b"0\n1\nt 0 seven\n", b"0\n1\nt 0 99\n"])
+@pytest.mark.parametrize("leader", BOTH)
+async def test_a_wrong_or_missing_table_of_high_watermarks_costs_no_records(
+    node: Node, known: bytes | None, leader: NodeId
+) -> None:
+    image = image_of(registration(ME, 1, BOTH, isr=(ME,)))
+    await node.publish(image)
+    for _ in range(3):
+        append(node.replicas.require("t", 0))
+    await node.replicas.checkpoint_high_watermarks()
+    path = node.path / REPLICATION_OFFSETS
+    assert path.read_bytes() == b"0\n1\nt 0 3\n"
+    path.unlink()
+    if known is not None:
+        path.write_bytes(known)
+    partition = await restarted_with(node, image_of(registration(leader, 2, BOTH, isr=(leader,))))
+    assert partition.log.log_end_offset == 3
+    all_of_it = leader == ME or known == b"0\n1\nt 0 99\n"
+    assert partition.high_watermark == (3 if all_of_it else 0)
+    await node.replicas.checkpoint_high_watermarks()
+    assert path.read_bytes() == b"0\n1\nt 0 %d\n" % partition.high_watermark
+
+
+async def test_what_was_known_of_an_offline_partition_is_kept(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await node.publish(image_of(registration()))
+    append(node.replicas.require("t", 0))
+    await node.replicas.checkpoint_high_watermarks()
+    node.directory.close()
+    node.open()
+
+    def fail(*_: Any) -> PartitionLog:
+        raise StorageError("not to be read")
+
+    monkeypatch.setattr(LogDirectory, "open_log", fail)
+    await node.replicas.load(image_of(registration()))
+    await node.replicas.checkpoint_high_watermarks()
+    assert (node.path / REPLICATION_OFFSETS).read_bytes() == b"0\n1\nt 0 1\n"

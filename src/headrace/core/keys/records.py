@@ -123,3 +123,10 @@ class RecordKeys:
         "only what came later; also after every 256 MiB. Kafka: 60000.",
         crash="Nothing; it bounds the time of recovery, not what is kept.",
     )
+    replica_high_watermark_checkpoint_interval_ms: int = key(
+        _LONG,
+        5_000,
+        Range(0),
+        doc="How often it is written down up to where each partition is committed.",
+        crash="Nothing; a replica that follows shows less until its leader has told it more.",
+    )
