@@ -43,7 +43,6 @@ from headrace.client.core.models import (
     ConfigChange,
     ConfigEntry,
     ConfigOperation,
-    ConfigResource,
     FetchedChunk,
     ListedOffset,
     LogDirDescription,
@@ -54,11 +53,11 @@ from headrace.client.core.models import (
     ReceivedRecord,
     RecordMetadata,
     ReplicaSize,
-    ResourceType,
     TopicDescription,
     at_time,
 )
 from headrace.client.core.settings import ClientSettings, ProducerSettings, ReaderSettings
+from headrace.core.config_resources import ConfigResource, ConfigResourceType
 from headrace.core.ids import TopicPartition
 from headrace.network.errors import (
     BrokerUnreachable,
@@ -122,6 +121,7 @@ __all__ = [
     "ConfigEntry",
     "ConfigOperation",
     "ConfigResource",
+    "ConfigResourceType",
     "ConnectFailed",
     "ConnectionLost",
     "Consumer",
@@ -150,7 +150,6 @@ __all__ = [
     "RecordMetadata",
     "ReplicaSize",
     "RequestTimedOut",
-    "ResourceType",
     "SaslSettings",
     "SecuritySettings",
     "ShiftBy",
