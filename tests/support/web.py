@@ -19,6 +19,7 @@ from headrace.testing.broker import free_port
 from headrace.testing.loop_thread import LoopThread
 from headrace.web.server import WebServer, serve
 from headrace.web.settings import WebSettings
+from tests.support.metadata import InlineExecutor
 
 FORMS = ("local", "remote")
 _SECONDS = 30.0
@@ -72,7 +73,7 @@ def remote_web(broker: Broker, settings: WebSettings | None = None) -> Iterator[
 
     async def open_server() -> tuple[Gateway, WebServer]:
         gateway = Gateway(AsyncClient(broker.bootstrap_servers))
-        return gateway, await serve(gateway, wanted)
+        return gateway, await serve(gateway, wanted, executor=InlineExecutor())
 
     async def close_server(gateway: Gateway, server: WebServer) -> None:
         await server.close()

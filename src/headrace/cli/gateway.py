@@ -124,12 +124,20 @@ async def _open_http(
         return []
     from headrace.client import AsyncClient
     from headrace.gateway import Gateway
+    from headrace.node.system import ThreadExecutor
     from headrace.web.process_metrics import ProcessMetrics
     from headrace.web.server import serve
     from headrace.web.settings import settings_of
 
     gateway = await listeners.enter_async_context(Gateway(AsyncClient(settings)))
-    server = await serve(gateway, settings_of(config, address), sources=[ProcessMetrics()])
+    executor = ThreadExecutor()
+    listeners.callback(executor.close)
+    server = await serve(
+        gateway,
+        settings_of(config, address),
+        executor=executor,
+        sources=[ProcessMetrics(gateway.client.clock)],
+    )
     listeners.push_async_callback(server.close)
     return [f"http://{server.host}:{server.port}"]
 

@@ -2,7 +2,8 @@
 
 Production injects the real ones; the simulation injects ones driven by a seed and a virtual
 clock, so that one seed gives one history. Nothing below `node/` reads a clock or a random
-number by itself.
+number or starts a thread for a call by itself, except in `client/system`, which is what a client
+uses that was given nothing else (and in the blocking client, whose faces are threads).
 """
 
 from collections.abc import Callable

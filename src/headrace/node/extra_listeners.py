@@ -4,15 +4,16 @@ What they need is loaded by a thread meanwhile, so that the first Kafka clients 
 full speed.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from headrace.core.listeners import parse_listener_address
 from headrace.core.metrics import Family, Metric
+from headrace.core.runtime import Executor
 from headrace.node.network import AddressUnusable
 
 if TYPE_CHECKING:
@@ -50,12 +51,14 @@ class ExtraListeners:
         config: "BrokerConfig",
         processor: "RequestProcessor",
         sources: "Sequence[MetricsSource]",
+        executor: Executor,
         descriptors: "DescriptorShares | None" = None,
     ) -> None:
         self._descriptors = descriptors
         self._config = config
         self._processor = processor
         self._sources = sources
+        self._executor = executor
         self._gateways: list[Gateway] = []
         self._web: WebServer | None = None
         self._text: TextServer | None = None
@@ -122,7 +125,7 @@ class ExtraListeners:
 
     async def _open_http(self, address: tuple[str, int]) -> None:
         for module in (*_COMMON_MODULES, "headrace.web.server", "headrace.web.process_metrics"):
-            await asyncio.to_thread(import_module, module)
+            await self._executor.run(partial(import_module, module))
         from headrace.web.process_metrics import ProcessMetrics
         from headrace.web.server import serve
         from headrace.web.settings import settings_of
@@ -134,12 +137,13 @@ class ExtraListeners:
         self._web = await serve(
             self._gateway("http"),
             settings,
-            sources=[*self._sources, ProcessMetrics(), self],
+            executor=self._executor,
+            sources=[*self._sources, ProcessMetrics(self._processor.services.clock), self],
         )
 
     async def _open_text(self, address: tuple[str, int]) -> None:
         for module in (*_COMMON_MODULES, "headrace.text.server"):
-            await asyncio.to_thread(import_module, module)
+            await self._executor.run(partial(import_module, module))
         from headrace.text.server import serve
         from headrace.text.settings import settings_of
 

@@ -286,7 +286,7 @@ class Node:
 
         sources = () if self.metrics is None else (self.metrics,)
         self.extra_listeners = ExtraListeners(
-            self._config, self.processor, sources, self._descriptors
+            self._config, self.processor, sources, self._executor, self._descriptors
         )
         await self.extra_listeners.open()
 

@@ -51,7 +51,8 @@ _RESPONSE_TYPES = (media.KAFKA_BINARY, media.KAFKA_JSON, media.KAFKA, media.JSON
 )
 async def create_instance(call: HttpCall) -> InstanceMade:
     wanted: NewInstance = call.body or NewInstance()
-    group, name = call.path["group"], wanted.id or wanted.name or new_name()
+    group = call.path["group"]
+    name = wanted.id or wanted.name or new_name(call.state.randomness)
     if name in (".", ".."):
         raise HttpError(422, f"an instance cannot be named {name!r}: no address would lead to it")
     instances = call.state.instances

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from headrace.client.core.group_models import GroupListing, PartitionLag
 from headrace.core.errors import HeadraceError
 from headrace.core.metrics import Family, Metric, Sample
+from headrace.core.runtime import Executor
 
 CACHE_SECONDS: Final = 5.0
 # In alphabetical order; the others are counted as left out.
@@ -59,11 +60,13 @@ class GroupMetrics:
         self,
         admin: Callable[[], GroupAdmin],
         seconds: Callable[[], float],
+        executor: Executor,
         *,
         groups_max: int = GROUPS_MAX,
     ) -> None:
         self._admin = admin
         self._seconds = seconds
+        self._executor = executor
         self._groups_max = groups_max
         self._loaded = False
         self._failures = 0
@@ -76,7 +79,7 @@ class GroupMetrics:
         async with self._finding:
             if not self._loaded:
                 # Elsewhere, since loading would hold up the event loop.
-                await asyncio.to_thread(self._admin)
+                await self._executor.run(self._admin)
                 self._loaded = True
             if self._seconds() - self._found_at >= CACHE_SECONDS:
                 self._found = await self._find()

@@ -1,6 +1,5 @@
 """Groups: who is in them, how far behind they are, and setting their offsets."""
 
-import time
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -223,7 +222,7 @@ async def _target_offset(
     elif wanted.timestamp is not None:
         spec = at_time(wanted.timestamp)
     elif wanted.back_ms is not None:
-        spec = at_time(max(0, int(time.time() * 1000) - wanted.back_ms))
+        spec = at_time(max(0, call.state.clock.now_ms() - wanted.back_ms))
     if spec is not None:
         return await call.gateway.offset_of(where, spec)
     first = await call.gateway.offset_of(where, EARLIEST)

@@ -5,12 +5,12 @@ page cannot forge, give it away: `Host` (a name of the website that was made to 
 `Origin` and `Sec-Fetch-Site`.
 """
 
-import time
 from collections.abc import MutableMapping
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Final
 
+from headrace.core.runtime import Clock
 from headrace.web.asgi import Receive, Scope, Send
 from headrace.web.errors import HttpError
 from headrace.web.route_handler import send_bytes, send_error
@@ -135,14 +135,15 @@ def _is_preflight(scope: Scope) -> bool:
 class DateHeader:
     """The `Date` of answers, written anew only when a second has passed."""
 
-    __slots__ = ("_headers", "_second")
+    __slots__ = ("_clock", "_headers", "_second")
 
-    def __init__(self, headers: list[tuple[bytes, bytes]]) -> None:
+    def __init__(self, headers: list[tuple[bytes, bytes]], clock: Clock) -> None:
         self._headers = headers
+        self._clock = clock
         self._second = 0
 
     def refresh(self) -> None:
-        now = int(time.time())
+        now = self._clock.now_ms() // 1000
         if now != self._second:
             from email.utils import formatdate
 

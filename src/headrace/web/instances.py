@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from math import inf
 from typing import Final, Protocol
-from uuid import uuid4
 
 from headrace.client.core.fetched import Wants
 from headrace.core.ids import TopicPartition
+from headrace.core.runtime import Randomness
 from headrace.gateway import GatewayMember
 from headrace.protocol.records.decode import Record
 from headrace.web.errors import (
@@ -301,6 +301,6 @@ class Instances:
         self._sweeper = None
 
 
-def new_name() -> str:
+def new_name(randomness: Randomness) -> str:
     """A name for an instance whose client chose none."""
-    return f"rest-consumer-{uuid4()}"
+    return f"rest-consumer-{randomness.uuid()}"

@@ -1,12 +1,12 @@
 """What the process costs: processor time, memory, open files; under the names everybody uses."""
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
 from headrace.core.metrics import Family, Metric
+from headrace.core.runtime import Clock
 
 CPU: Final = Metric(
     "process_cpu_seconds_total", "counter", "Processor time spent, in user and system mode."
@@ -28,8 +28,8 @@ class ProcessMetrics:
     Where there is no /proc only the processor time is told.
     """
 
-    def __init__(self) -> None:
-        self._started = _start_time()
+    def __init__(self, clock: Clock) -> None:
+        self._started = _start_time(clock.now_ms() / 1000)
 
     def collect(self) -> Iterator[Family]:
         used = os.times()
@@ -47,7 +47,7 @@ class ProcessMetrics:
             yield STARTED.value(self._started)
 
 
-def _start_time() -> float | None:
+def _start_time(now: float) -> float | None:
     try:
         with open("/proc/self/stat") as stat:
             ticks = int(stat.read().rpartition(")")[2].split()[_STARTED_TICKS])
@@ -55,4 +55,4 @@ def _start_time() -> float | None:
             up = float(uptime.read().split()[0])
     except OSError:
         return None
-    return round(time.time() - up + ticks / os.sysconf("SC_CLK_TCK"), 2)
+    return round(now - up + ticks / os.sysconf("SC_CLK_TCK"), 2)

@@ -15,6 +15,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from headrace.core.runtime import Executor
 from headrace.core.shared_calls import call_each
 from headrace.web.app import create_app
 from headrace.web.asgi import CONNECTION
@@ -161,10 +162,14 @@ async def serve(
     gateway: "Gateway",
     settings: WebSettings,
     *,
+    executor: Executor,
     sources: Sequence[MetricsSource] = (),
 ) -> WebServer:
-    """Open the listener on the running loop; port 0 takes any free one."""
-    http_state = HttpState(gateway, settings, sources=sources)
+    """Open the listener on the running loop; port 0 takes any free one.
+
+    Time and chance are those of the gateway's client; `executor` loads what is needed late.
+    """
+    http_state = HttpState(gateway, settings, executor=executor, sources=sources)
     config = Config(
         create_app(http_state),
         http=HttpConnection,
@@ -180,7 +185,7 @@ async def serve(
     config.load()
     server_state = ServerState()
     server_state.default_headers = []
-    date = DateHeader(server_state.default_headers)
+    date = DateHeader(server_state.default_headers, http_state.clock)
 
     class Bound(HttpConnection):
         pass

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from headrace.core.runtime import Executor
 from headrace.web.group_metrics import GroupMetrics
 from headrace.web.http_metrics import HttpMetrics, RequestCounts
 from headrace.web.instances import Instances
@@ -23,13 +24,16 @@ class HttpState:
         gateway: "Gateway",
         settings: WebSettings,
         *,
+        executor: Executor,
         sources: Sequence[MetricsSource] = (),
     ) -> None:
         self.gateway = gateway
+        self.clock = gateway.client.clock
+        self.randomness = gateway.client.requests.session.randomness
         self.settings = settings
         self.request_counts = RequestCounts()
         groups = GroupMetrics(
-            lambda: gateway.admin, lambda: gateway.client.requests.now_ms() / 1000
+            lambda: gateway.admin, lambda: gateway.client.requests.now_ms() / 1000, executor
         )
         self.is_stopping = False
         self.disconnect_waits: set[asyncio.Future[None]] = set()

@@ -15,6 +15,7 @@ from headrace.web.produce_stream import SLICE_LINES
 from headrace.web.server import serve
 from headrace.web.settings import WebSettings
 from tests.support.gateways import gateway_of
+from tests.support.metadata import InlineExecutor
 from tests.support.web import Web
 
 JSON = {"content-type": "application/json"}
@@ -87,7 +88,7 @@ async def test_no_slice_is_large(
     count = 20_000
     whole = json.dumps({"records": [{}] * count})
     body = whole if kind == "json" else "{}\n" * count
-    server = await serve(gateway, WebSettings(port=0))
+    server = await serve(gateway, WebSettings(port=0), executor=InlineExecutor())
     try:
         async with httpx.AsyncClient(timeout=30) as http:
             answer = await http.post(

@@ -21,6 +21,7 @@ from headrace.web.settings import WebSettings
 from tests.support.config_effects import effect_of
 from tests.support.gateways import remote_gateway
 from tests.support.holding_proxy import HOST, HoldingProxy
+from tests.support.metadata import InlineExecutor
 from tests.support.processes import free_port
 from tests.support.web import Web, local_web
 
@@ -85,7 +86,7 @@ async def test_timeout_ms() -> None:
         proxy.port = port
         async with proxy, remote_gateway(f"{HOST}:{port}") as gateway:
             await gateway.admin.create_topics([NewTopic("orders", 1)])
-            server = await serve(gateway, WebSettings(port=0))
+            server = await serve(gateway, WebSettings(port=0), executor=InlineExecutor())
 
             async def seconds(timeout_ms: int) -> float:
                 started = time.monotonic()

@@ -13,6 +13,7 @@ from headrace.gateway import Gateway, NotAttempted, OutRecord, Produced
 from headrace.web.server import serve
 from headrace.web.settings import WebSettings
 from tests.support.gateways import gateway_of
+from tests.support.metadata import InlineExecutor
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 
 async def answer_to(gateway: Gateway) -> httpx.Response:
-    server = await serve(gateway, WebSettings(port=0))
+    server = await serve(gateway, WebSettings(port=0), executor=InlineExecutor())
     try:
         async with httpx.AsyncClient(timeout=30) as http:
             url = f"http://127.0.0.1:{server.port}/topics/orders"

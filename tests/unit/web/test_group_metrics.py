@@ -8,6 +8,7 @@ from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
 from headrace.core.metrics import Family, Value
 from headrace.web.group_metrics import CACHE_SECONDS, FAILURES, GROUPS, LAG, LEFT_OUT, GroupMetrics
+from tests.support.metadata import InlineExecutor
 
 
 class Admin:
@@ -52,7 +53,7 @@ def values(families: list[Family]) -> dict[str, dict[tuple[str, ...], Value]]:
 
 
 async def test_the_lag_of_each_group_is_told_per_partition() -> None:
-    found = values(await GroupMetrics(lambda: Admin(2), Clock()).collect())
+    found = values(await GroupMetrics(lambda: Admin(2), Clock(), InlineExecutor()).collect())
     assert found == {
         GROUPS.name: {("classic", "Stable"): 2},
         LAG.name: {("g0", "t", "3"): 100, ("g1", "t", "3"): 100},
@@ -63,7 +64,7 @@ async def test_the_lag_of_each_group_is_told_per_partition() -> None:
 
 async def test_many_who_ask_at_once_cost_one_look() -> None:
     admin, clock = Admin(3), Clock()
-    source = GroupMetrics(lambda: admin, clock)
+    source = GroupMetrics(lambda: admin, clock, InlineExecutor())
     answers = await asyncio.gather(*(source.collect() for _ in range(5)))
     assert admin.listed == 1
     assert all(values(answer) == values(answers[0]) for answer in answers)
@@ -76,7 +77,9 @@ async def test_many_who_ask_at_once_cost_one_look() -> None:
 
 
 async def test_what_is_beyond_the_bound_is_said_to_be_left_out() -> None:
-    found = values(await GroupMetrics(lambda: Admin(9), Clock(), groups_max=5).collect())
+    found = values(
+        await GroupMetrics(lambda: Admin(9), Clock(), InlineExecutor(), groups_max=5).collect()
+    )
     assert sorted(group for group, _, _ in found[LAG.name]) == ["g0", "g1", "g2", "g3", "g4"]
     assert found[LEFT_OUT.name] == {(): 4}
     assert found[GROUPS.name] == {("classic", "Stable"): 9}
@@ -85,7 +88,7 @@ async def test_what_is_beyond_the_bound_is_said_to_be_left_out() -> None:
 async def test_a_group_that_cannot_be_asked_is_counted_and_hurts_no_other() -> None:
     admin = Admin(3)
     admin.broken = "g1"
-    found = values(await GroupMetrics(lambda: admin, Clock()).collect())
+    found = values(await GroupMetrics(lambda: admin, Clock(), InlineExecutor()).collect())
     assert sorted(group for group, _, _ in found[LAG.name]) == ["g0", "g2"]
     assert found[FAILURES.name] == {(): 1}
 
@@ -93,4 +96,6 @@ async def test_a_group_that_cannot_be_asked_is_counted_and_hurts_no_other() -> N
 async def test_a_coordinator_that_does_not_answer_leaves_the_other_metrics_alone() -> None:
     admin = Admin(3)
     admin.broken = "all"
-    assert values(await GroupMetrics(lambda: admin, Clock()).collect()) == {FAILURES.name: {(): 1}}
+    assert values(await GroupMetrics(lambda: admin, Clock(), InlineExecutor()).collect()) == {
+        FAILURES.name: {(): 1}
+    }

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace.core.metrics import Family, Histogram, Metric
+from headrace.node.system import RealClock
 from headrace.web.metrics import SAMPLES_AT_ONCE, render
 from headrace.web.process_metrics import ProcessMetrics
 
@@ -85,7 +86,7 @@ async def test_others_get_their_turn_while_much_is_written() -> None:
 
 
 async def test_the_process_tells_what_it_costs() -> None:
-    found = await parsed(ProcessMetrics())
+    found = await parsed(ProcessMetrics(RealClock()))
     assert found["process_cpu_seconds_total"][()] > 0
     assert found["process_resident_memory_bytes"][()] > 2**20
     assert 3 <= found["process_open_fds"][()] <= found["process_max_fds"][()]
