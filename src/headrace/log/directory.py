@@ -96,7 +96,7 @@ class LogDirectory:
             f"{path}/{name}": 0.0 for name in names if is_deleted_partition(name)
         }
         # One writer of checkpoint files at a time; the tables are taken, and kept here as what
-        # is on disk, inside it. A log's own lock may be held around it, never the reverse.
+        # is on disk, inside it. A log's `structure_lock` may be held around it, never the reverse.
         self._checkpoint_lock = threading.Lock()
         # Whether a power cut may take the newest tables.
         self._unsynced_tables = False
@@ -332,7 +332,7 @@ class LogDirectory:
     @property
     def bytes_since_checkpoint(self) -> int:
         """What recovery would have to read if the process died now."""
-        return sum(log.bytes_since_checkpoint for log in self.logs.values())
+        return sum(log.flush_state.bytes_since_checkpoint for log in self.logs.values())
 
     def checkpoint(self) -> None:
         """Move the recovery points to what is flushed now; in a worker, every few seconds."""
@@ -389,7 +389,7 @@ class LogDirectory:
         for partition, offset in written.items():
             log = self.logs.get(partition)
             if log is not None:
-                log.recovery_point = min(offset, log.checkpointed_offset)
+                log.flush_state.checkpoint_stored(offset)
 
     def _write(
         self, name: str, offsets: dict[TopicPartition, Offset]
@@ -410,7 +410,9 @@ class LogDirectory:
 
     def _current_recovery_points(self) -> dict[TopicPartition, Offset]:
         points = {tp: o for tp, o in self._recovery_points.items() if tp in self._on_disk}
-        points.update({tp: log.checkpointed_offset for tp, log in list(self.logs.items())})
+        points.update(
+            {tp: log.flush_state.checkpointed_offset for tp, log in list(self.logs.items())}
+        )
         return points
 
     def _current_log_starts(self) -> dict[TopicPartition, Offset]:

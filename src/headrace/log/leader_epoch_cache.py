@@ -1,108 +1,66 @@
-"""Where each leader epoch began: what lets replicas and clients find the point of divergence.
+"""The leader epochs of one log, found when they are first needed.
 
-The file is written without syncs: batches carry their epoch, so a table that was lost or is
-older than the data is noticed (its last epoch is not that of the last batch) and rebuilt.
+The file says them, unless it is older than the data; then the batches do.
 """
 
-from collections.abc import Iterable
-from itertools import pairwise
-from typing import Final
+import logging
+from collections.abc import Sequence
 
+from headrace.core.errors import CorruptBatch
 from headrace.core.files import FileSystem
-from headrace.core.ids import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
-from headrace.log.checkpoints import encode_table, read_table, replace_file
-from headrace.log.names import LEADER_EPOCHS
+from headrace.core.ids import LeaderEpoch, Offset
+from headrace.log.batch_scan import scan_headers
+from headrace.log.leader_epochs import LeaderEpochs
+from headrace.log.segment import Segment
 
-EpochEntry = tuple[LeaderEpoch, Offset]
-
-UNDEFINED: Final[EpochEntry] = (NO_EPOCH, NO_OFFSET)
+logger = logging.getLogger(__name__)
 
 
 class LeaderEpochCache:
-    """Epochs and their start offsets, both growing."""
+    """`table` is None until it is loaded; a new log has an empty one."""
 
-    __slots__ = ("_entries", "changed", "latest")
+    __slots__ = ("_directory", "_files", "table")
 
-    def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
-        self._entries: tuple[EpochEntry, ...] = tuple(entries)
-        self.latest: LeaderEpoch = self._entries[-1][0] if self._entries else NO_EPOCH
-        # Whether the file is behind.
-        self.changed = False
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self.table: LeaderEpochs | None = LeaderEpochs()
 
-    @classmethod
-    def load(cls, files: FileSystem, directory: str) -> "LeaderEpochCache | None":
-        """What the file says; None if it is missing or makes no sense."""
-        rows = read_table(files, f"{directory}/{LEADER_EPOCHS}", 2)
-        if rows is None:
-            return None
-        try:
-            entries = [(LeaderEpoch(int(epoch)), Offset(int(start))) for epoch, start in rows]
-        except ValueError:
-            return None
-        if not all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(entries)):
-            return None
-        return cls(entries)
-
-    def store(self, files: FileSystem, directory: str) -> None:
-        # Unsynced on purpose, see above.
-        path = f"{directory}/{LEADER_EPOCHS}"
-        self.changed = False
-        replace_file(files, path, encode_table(self._entries), durable=False)
+    def load(self, segments: Sequence[Segment], log_start: Offset, log_end: Offset) -> LeaderEpochs:
+        table = LeaderEpochs.load(self._files, self._directory)
+        if table is None or table.latest < segments[-1].last_epoch():
+            logger.warning("rebuilding leader epochs: directory=%s", self._directory)
+            table = LeaderEpochs()
+            add_epochs(table, segments, log_end)
+        table.truncate_end(log_end)
+        table.truncate_start(log_start)
+        self.table = table
+        return table
 
     @property
-    def entries(self) -> tuple[EpochEntry, ...]:
-        return self._entries
+    def changed(self) -> bool:
+        """Whether the file is behind."""
+        return self.table is not None and self.table.changed
 
-    def start_epoch(self, epoch: LeaderEpoch, start: Offset) -> None:
-        """`epoch` begins at `start`; epochs that then would have no offsets of their own go."""
-        if epoch == self.latest:
-            return
-        kept = tuple(entry for entry in self._entries if entry[0] < epoch and entry[1] < start)
-        self._replace((*kept, (epoch, start)))
+    def store(self) -> None:
+        """Write the file anew; not synced."""
+        if self.table is not None:
+            self.table.store(self._files, self._directory)
 
-    def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> EpochEntry:
-        """The largest epoch not above `epoch`, and the offset at which it ended.
+    def clear(self) -> None:
+        """The log was emptied; the file still says what was."""
+        self.table = LeaderEpochs()
+        self.table.changed = True
 
-        Undefined for an epoch this log has not heard of; for one older than all it knows, the
-        epoch itself and where the known ones begin.
-        """
-        if not self._entries or epoch < 0 or epoch > self.latest:
-            return UNDEFINED
-        if epoch == self.latest:
-            return epoch, log_end
-        if epoch < self._entries[0][0]:
-            return epoch, self._entries[0][1]
-        floor, end = self._entries[0][0], log_end
-        for known, start in self._entries:
-            if known > epoch:
-                end = start
-                break
-            floor = known
-        return floor, end
 
-    def epoch_for_offset(self, offset: Offset) -> LeaderEpoch:
-        """The epoch in which `offset` was written; -1 if it lies before all that is known."""
-        found = NO_EPOCH
-        for epoch, start in self._entries:
-            if start > offset:
-                break
-            found = epoch
-        return found
-
-    def truncate_end(self, offset: Offset) -> None:
-        """Forget epochs that begin at `offset` or later."""
-        if self._entries and self._entries[-1][1] >= offset:
-            self._replace(tuple(entry for entry in self._entries if entry[1] < offset))
-
-    def truncate_start(self, offset: Offset) -> None:
-        """Forget epochs that ended before `offset`; the one it lies in now begins there."""
-        if not self._entries or self._entries[0][1] >= offset:
-            return
-        epoch = self.epoch_for_offset(offset)
-        later = tuple(entry for entry in self._entries if entry[1] > offset)
-        self._replace(((epoch, offset), *later))
-
-    def _replace(self, entries: tuple[EpochEntry, ...]) -> None:
-        self._entries = entries
-        self.latest = entries[-1][0] if entries else NO_EPOCH
-        self.changed = True
+def add_epochs(table: LeaderEpochs, segments: Sequence[Segment], end: int) -> None:
+    """Learn every epoch from the batches below `end`."""
+    for segment in segments:
+        try:
+            for _, header in scan_headers(segment.file, 0, segment.file.size()):
+                if header.base_offset >= end:
+                    break
+                if header.leader_epoch > table.latest:
+                    table.start_epoch(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+        except CorruptBatch:
+            continue

@@ -1,19 +1,27 @@
-"""One partition on disk, in three layers: append and read here, segments and durability below.
+"""One partition on disk: append and read here, everything else by those who own it.
+
+    segments ......... the files, oldest first                      LogSegments
+    epochs ........... where each leader epoch began                LeaderEpochCache
+    producer_state ... what idempotent producers sent last          ProducerStateManager
+    flush_state ...... what is on disk, and failures                LogFlush
 
     log start ............... deleted before it
     recovery point .......... flushed, and checkpointed as such
     flushed offset .......... on disk for certain
     log end ................. the next offset to be given
 
-Appends, reads, truncations and changes of config come from one thread (the event loop). Whatever
-waits for the disk may run in a worker meanwhile, beside them and beside each other: `flush`,
-`checkpoint`, `apply_retention`, `expire_producers`, `replace_segments`, `remove_deleted`, and the
-searches by time. Appends wait for a worker only while it changes the segments or reads an index
-of the newest segment (`_lock`), never for a sync; reads take no lock at all.
+Appends, reads and changes of config come from one thread (the event loop), and so do the first and
+the last phase of a flush; its syncs run in a worker. Whatever else waits for the disk may run in a
+worker meanwhile, beside them and beside each other: `flush` as a whole, `checkpoint`,
+`truncate_to`, `truncate_fully_and_start_at`, `apply_retention`, `expire_producers`,
+`replace_segments`, `remove_deleted`, and the searches by time. Appends wait for a worker only while
+it changes the segments or reads an index of the newest segment (`lock`), never for a sync; reads
+take no lock at all. While a log is truncated nobody may append to it.
 """
 
-import logging
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from headrace.core.errors import (
@@ -26,22 +34,28 @@ from headrace.core.errors import (
 from headrace.core.files import FileSystem, NotTried
 from headrace.core.ids import LeaderEpoch, Offset, TopicId
 from headrace.core.runtime import Clock
-from headrace.log import partition_metadata, recovery
+from headrace.log import (
+    compaction_source,
+    log_checkpoint,
+    log_opening,
+    replacement,
+    retention,
+    timestamps,
+    truncation,
+)
+from headrace.log.compaction.plan import SegmentFacts
 from headrace.log.config import LogConfig
 from headrace.log.leader_epoch_cache import LeaderEpochCache
+from headrace.log.leader_epochs import EpochEntry, LeaderEpochs
+from headrace.log.log_flush import FlushJob, LogFlush
+from headrace.log.log_writer import Placed, roll, roll_if_due, write
 from headrace.log.producer_state import BatchMetadata, ProducerStates
-from headrace.log.rolling import roll_due, roll_limit_ms
+from headrace.log.producer_state_manager import ProducerStateManager
+from headrace.log.rolling import roll_limit_ms
 from headrace.log.segment import EMPTY_SLICE, LogSlice, Segment
 from headrace.log.segments import LogSegments
-from headrace.log.shaped_log import ShapedLog
-from headrace.log.timestamps import TimestampedOffset, first_at_or_after, latest_timestamp
-from headrace.protocol.records.header import LENGTH_OVERHEAD, BatchHeader, iterate_headers
+from headrace.protocol.records.header import BatchHeader, iterate_headers
 from headrace.protocol.records.patch import assign_offsets
-
-logger = logging.getLogger(__name__)
-
-# Position in the buffer, header as it came, last offset as it will be.
-Placed = list[tuple[int, BatchHeader, int]]
 
 
 class AppendInfo(NamedTuple):
@@ -54,10 +68,56 @@ class AppendInfo(NamedTuple):
     duplicate: bool
 
 
-class PartitionLog(ShapedLog):
+class PartitionLog:
     """See the module's text for the offsets and the threads."""
 
-    __slots__ = ()
+    __slots__ = (
+        "clock",
+        "config",
+        "directory",
+        "epochs",
+        "files",
+        "flush_state",
+        "is_created",
+        "lock",
+        "log_end_offset",
+        "log_start_offset",
+        "producer_state",
+        "roll_limit_ms",
+        "segments",
+        "structure_lock",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        config: LogConfig,
+        clock: Clock,
+        start: int,
+        topic_id: TopicId | None,
+        lower_checkpoints: Callable[[], None] | None,
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.config = config
+        self.clock = clock
+        self.topic_id = topic_id
+        self.log_start_offset = Offset(start)
+        self.log_end_offset = Offset(start)
+        self.segments = LogSegments(
+            files, directory, (Segment(files, directory, start, clock.now_ms()),)
+        )
+        self.epochs = LeaderEpochCache(files, directory)
+        self.producer_state = ProducerStateManager(files, directory)
+        self.flush_state = LogFlush(files, directory, clock, Offset(start), lower_checkpoints)
+        self.roll_limit_ms = roll_limit_ms(config, self.segments.active)
+        # Whether the directory is there.
+        self.is_created = False
+        # See `LogParts`.
+        self.lock = threading.Lock()
+        self.structure_lock = threading.Lock()
 
     @classmethod
     def open(
@@ -82,48 +142,23 @@ class PartitionLog(ShapedLog):
         `lower_checkpoints` is called when a truncation goes below recovery point or log start,
         and must bring the new ones to disk.
         """
-        log = cls(files, directory, config, clock, log_start_offset)
-        log.topic_id = topic_id
-        log._lower_checkpoints = lower_checkpoints
+        log = cls(files, directory, config, clock, log_start_offset, topic_id, lower_checkpoints)
         try:
             if files.exists(directory):
-                log._load(recovery_point, clean)
+                log_opening.load(log, recovery_point, clean=clean)
         except OSError as error:
             raise StorageError(f"cannot open the log in {directory}: {error}") from error
         return log
 
-    def _load(self, recovery_point: int | None, clean: bool) -> None:
-        self._created = True
-        # After a crash nobody knows which names reached the disk, nor if the id did.
-        self._unsynced_names = self._unsynced_directory = True
-        opened = recovery.open_segments(
-            self.files, self.directory, self.config, recovery_point=recovery_point, clean=clean
-        )
-        if not opened.segments:
-            return
-        self._segments = LogSegments(self.files, self.directory, opened.segments)
-        active = self._segments.active
-        # The first append was no later than the last, which is all that is known of the file.
-        active.created_ms = min(self._clock.now_ms(), self.files.modified_ms(active.path()))
-        self._roll_limit_ms = roll_limit_ms(self.config, active)
-        self._unsynced_indexes = tuple(opened.reindexed)
-        self._producer_state_manager.snapshots = tuple(opened.snapshots)
-        self._producer_state_manager.states, self._epochs = opened.producers, opened.epochs
-        first = opened.segments[0].base_offset
-        start, end = max(self.log_start_offset, first), active.next_offset
-        self.log_start_offset, self.log_end_offset = Offset(start), end
-        self.recovery_point = Offset(max(first, min(recovery_point or 0, end)))
-        self.flushed_offset = end if opened.intact else self.recovery_point
-        self.checkpointed_offset = self.flushed_offset
-        self._unsynced_names = self._unsynced_directory = not opened.intact
-        if start > end:
-            logger.warning(
-                "the log ends below its start and begins anew there: directory=%s end=%d start=%d",
-                self.directory,
-                end,
-                start,
-            )
-            self.truncate_fully_and_start_at(Offset(start))
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    def update_config(self, config: LogConfig) -> None:
+        """Takes effect at once, for the active segment too."""
+        with self.lock:
+            self.config = config
+            self.roll_limit_ms = roll_limit_ms(config, self.segments.active)
 
     # Appending
 
@@ -138,12 +173,12 @@ class PartitionLog(ShapedLog):
         A batch an idempotent producer has sent before is not written again; what is returned
         is the original one. Raises `ApiError` with Kafka's code if the producer may not send it.
         """
-        with self._lock:
-            producers = self._producer_state_manager.states
-            epochs = self._epochs
-            if producers is None or epochs is None or self._failure is not None:
+        with self.lock:
+            producers, epochs = self.producer_state.states, self.epochs.table
+            if producers is None or epochs is None or self.flush_state.failure is not None:
                 producers, epochs = self._ready_to_append()
-            first = offset = self.log_end_offset
+            first = self.log_end_offset
+            offset: int = first
             if leader_epoch != epochs.latest:
                 if leader_epoch < epochs.latest:
                     raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -157,22 +192,22 @@ class PartitionLog(ShapedLog):
                 assign_offsets(buffer, position, offset, leader_epoch)
                 last = offset + header.last_offset_delta
                 placed.append((position, header, last))
-                offset = Offset(last + 1)
-            self._write(placed, buffer, producers)
+                offset = last + 1
+            write(self, placed, buffer, producers)
             header = placed[0][1]
             time_ms = header.max_timestamp if header.uses_append_time else -1
             return AppendInfo(first, Offset(offset - 1), time_ms, self.log_start_offset, False)
 
     def find_duplicate(self, header: BatchHeader) -> AppendInfo | None:
         """Where the batch is that a producer sends again; None if it is not known."""
-        with self._lock:
-            self._raise_if_failed()
-            batch = self._load_producers().find_duplicate(header)
+        with self.lock:
+            self.flush_state.raise_if_failed()
+            batch = self.load_producers().find_duplicate(header)
         return None if batch is None else self._duplicate_info(batch)
 
-    def _ready_to_append(self) -> tuple[ProducerStates, LeaderEpochCache]:
-        self._raise_if_failed()
-        return self._load_producers(), self._load_epochs()
+    def _ready_to_append(self) -> tuple[ProducerStates, LeaderEpochs]:
+        self.flush_state.raise_if_failed()
+        return self.load_producers(), self.load_epochs()
 
     def _duplicate_info(self, batch: BatchMetadata) -> AppendInfo:
         # The batch's own time whoever set it, as Kafka responds.
@@ -181,7 +216,7 @@ class PartitionLog(ShapedLog):
 
     def append_as_follower(self, buffer: memoryview) -> None:
         """Write batches fetched from the leader, which has given them offsets and epochs."""
-        with self._lock:
+        with self.lock:
             producers, epochs = self._ready_to_append()
             placed: Placed = []
             expected = self.log_end_offset
@@ -196,79 +231,7 @@ class PartitionLog(ShapedLog):
                 if header.leader_epoch > epochs.latest:
                     epochs.start_epoch(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
             if placed:
-                self._write(placed, buffer, producers)
-
-    def _write(self, placed: Placed, buffer: memoryview, producers: ProducerStates) -> None:
-        """One write for all; one for each only where they do not fit one segment."""
-        size = len(buffer)
-        config = self.config
-        last = placed[-1][2]
-        if size > config.segment_bytes:
-            self._write_apart(placed, buffer, producers)
-            return
-        segment = self._segments.active
-        try:
-            if segment.size == 0 or self._roll_due(segment, size, last, placed):
-                segment = self._segment_to_write(segment, last)
-            start = segment.file.append((buffer,))
-        except OSError as error:
-            raise self._write_failed(segment, error) from error
-        interval = config.index_interval_bytes
-        for position, header, last_offset in placed:
-            segment.add_batch(
-                start + position,
-                header.batch_length + LENGTH_OVERHEAD,
-                last_offset,
-                header.max_timestamp,
-                interval,
-            )
-            if header.producer_id >= 0:
-                producers.update(header, last_offset)
-        self.bytes_since_checkpoint += size
-        self.log_end_offset = Offset(last + 1)
-
-    def _roll_due(self, segment: Segment, size: int, last: int, placed: Placed) -> bool:
-        newest = placed[0][1].max_timestamp
-        if len(placed) > 1:
-            newest = max(header.max_timestamp for _, header, _ in placed)
-        return roll_due(segment, size, last, newest, self._clock, self.config, self._roll_limit_ms)
-
-    def _write_apart(self, placed: Placed, buffer: memoryview, producers: ProducerStates) -> None:
-        if len(placed) == 1:
-            raise ApiError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{len(buffer)} bytes do not fit a segment of {self.config.segment_bytes}",
-            )
-        for position, header, last in placed:
-            self._write([(0, header, last)], buffer[position : position + header.size], producers)
-
-    def _segment_to_write(self, segment: Segment, last_offset: int) -> Segment:
-        """Make sure there are files to write to: the first of this log, or a new segment's."""
-        if not self._created:
-            self.files.make_directory(self.directory)
-            if self.topic_id is not None:
-                partition_metadata.store(self.files, self.directory, self.topic_id)
-            self._created = self._unsynced_directory = True
-        if segment.size == 0 and last_offset - segment.base_offset < 2**31:
-            if not segment.data.exists:
-                # First, since the name may be there whatever comes of the rest.
-                self._unsynced_names = True
-                segment.create_file(self._reserve_bytes)
-            segment.created_ms = self._clock.now_ms()
-            return segment
-        return self._roll()
-
-    def _write_failed(self, segment: Segment, error: OSError) -> StorageError:
-        """A failed write leaves the file as it was; if it does not, the log is done for."""
-        if isinstance(error, NotTried):
-            return StorageUnavailable(f"cannot write to {segment.path()} now: {error}")
-        failure = StorageError(f"cannot write to {segment.path()}: {error}")
-        try:
-            if segment.data.exists and segment.file.size() != segment.size:
-                self._failure = failure
-        except OSError:
-            self._failure = failure
-        return failure
+                write(self, placed, buffer, producers)
 
     # Reading
 
@@ -293,7 +256,7 @@ class PartitionLog(ShapedLog):
         self._require_in_range(start)
         if start >= end or start == self.log_end_offset:
             return EMPTY_SLICE
-        segments = self._segments
+        segments = self.segments
         segment = segments.active
         try:
             if start >= segment.base_offset:
@@ -315,18 +278,153 @@ class PartitionLog(ShapedLog):
                 f"offset {offset} is not in [{self.log_start_offset}, {self.log_end_offset}]"
             )
 
-    def find_by_timestamp(self, timestamp: int, end: Offset) -> TimestampedOffset | None:
-        """The first record below `end` whose timestamp is `timestamp` or later."""
-        try:
-            return first_at_or_after(
-                self._segments.all, timestamp, self.log_start_offset, end, self._lock
-            )
-        except OSError as error:
-            raise StorageError(f"cannot search {self.directory}: {error}") from error
+    # Epochs and producers, read from disk when first needed
 
-    def max_timestamp(self, end: Offset) -> TimestampedOffset | None:
-        """The first record with the highest timestamp, if it lies below `end`."""
+    def load_epochs(self) -> LeaderEpochs:
+        table = self.epochs.table
+        if table is None:
+            with self._loading():
+                start, end = self.log_start_offset, self.log_end_offset
+                table = self.epochs.load(self.segments.all, start, end)
+        return table
+
+    def load_producers(self) -> ProducerStates:
+        states = self.producer_state.states
+        if states is None:
+            with self._loading():
+                states = self.producer_state.load(self.segments.all, self.log_end_offset)
+        return states
+
+    @contextmanager
+    def _loading(self) -> Iterator[None]:
+        """Whoever asks for one of many partitions must be able to say of this one what is wrong;
+        nothing has changed, and the next call tries anew."""
         try:
-            return latest_timestamp(self._segments.all, self.log_start_offset, end, self._lock)
+            yield
+        except NotTried as error:
+            raise StorageUnavailable(f"cannot read {self.directory} now: {error}") from error
         except OSError as error:
-            raise StorageError(f"cannot search {self.directory}: {error}") from error
+            raise StorageError(f"cannot read {self.directory}: {error}") from error
+
+    def start_epoch(self, epoch: LeaderEpoch) -> None:
+        """A leader begins to write at the log's end."""
+        with self.lock:
+            epochs = self.load_epochs()
+            if epoch > epochs.latest:
+                epochs.start_epoch(epoch, self.log_end_offset)
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch:
+        return self.load_epochs().latest
+
+    def epoch_for_offset(self, offset: Offset) -> LeaderEpoch:
+        """The leader epoch in which `offset` was written; -1 if it is not known."""
+        return self.load_epochs().epoch_for_offset(offset)
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEntry:
+        """The largest epoch not above `epoch` and where it ended; (-1, -1) if unknown."""
+        return self.load_epochs().end_offset_for(epoch, self.log_end_offset)
+
+    @property
+    def producers(self) -> ProducerStates:
+        """For DescribeProducers."""
+        return self.load_producers()
+
+    def expire_producers(self, now_ms: float) -> int:
+        """Forget producers that sent nothing for `producer.id.expiration.ms`, by the monotonic
+        clock: were the other one set forward, all would be forgotten at once."""
+        with self.lock:
+            states = self.producer_state.states
+            # Not loaded means not written to since the start: loading will drop the old ones.
+            if states is None:
+                return 0
+            return states.expire(now_ms, self.config.producer_id_expiration_ms)
+
+    # To disk
+
+    @property
+    def flushed_offset(self) -> Offset:
+        return self.flush_state.flushed_offset
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why the log takes no more appends; None while it does."""
+        return self.flush_state.failure
+
+    def begin_flush(self) -> FlushJob:
+        """What brings everything appended so far to disk; `sync` it in a worker."""
+        with self.lock:
+            return self.flush_state.begin(self.segments, self.log_end_offset, self.topic_id)
+
+    def end_flush(self, job: FlushJob, error: OSError | None) -> Offset:
+        """`job.sync` has returned, or raised `error`; return the offset that is flushed now."""
+        with self.lock:
+            return self.flush_state.end(job, error, self.segments)
+
+    def flush(self) -> Offset:
+        """All phases at once, for callers that may wait for the disk."""
+        job = self.begin_flush()
+        try:
+            job.sync()
+        except OSError as error:
+            return self.end_flush(job, error)
+        return self.end_flush(job, None)
+
+    def flush_due(self, now_ms: float) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for a flush, whoever waits for one."""
+        return self.flush_state.is_due(self.log_end_offset, self.config, now_ms)
+
+    @property
+    def log_start_needs_checkpoint(self) -> bool:
+        return log_checkpoint.log_start_needs_checkpoint(self)
+
+    @property
+    def recovery_point(self) -> Offset:
+        return self.flush_state.recovery_point
+
+    def refuse_writes(self) -> None:
+        """The partition is deleted: nothing may be written any more."""
+        with self.lock:
+            self.flush_state.failure = StorageError(f"{self.directory} is deleted")
+
+    def advance_log_start(self, offset: Offset) -> None:
+        """Records below `offset` are deleted: not to be read from now on."""
+        if offset > self.log_end_offset:
+            raise OffsetOutOfRange(f"offset {offset} is past the log end {self.log_end_offset}")
+        with self.lock:
+            if offset > self.log_start_offset:
+                self.log_start_offset = offset
+                self.load_epochs().truncate_start(offset)
+
+    # What has a module of its own, which says what it does and which thread may run it
+
+    roll = roll
+    roll_if_due = roll_if_due
+    checkpoint = log_checkpoint.checkpoint
+    close = log_checkpoint.close
+    apply_retention = retention.apply_retention
+    remove_deleted = retention.remove_deleted
+    truncate_to = truncation.truncate_to
+    truncate_fully_and_start_at = truncation.truncate_fully_and_start_at
+    find_by_timestamp = timestamps.find_by_timestamp
+    max_timestamp = timestamps.max_timestamp
+    compactable_offset = compaction_source.compactable_offset
+    active_producers = compaction_source.active_producers
+    replace_segments = replacement.replace_segments
+    finish_replacement = replacement.finish_replacement
+
+    @property
+    def checkpoint_due(self) -> bool:
+        return log_checkpoint.is_due(self)
+
+    @property
+    def segment_facts(self) -> tuple[SegmentFacts, ...]:
+        return compaction_source.segment_facts(self)
+
+    @property
+    def is_half_replaced(self) -> bool:
+        return replacement.is_half_replaced(self)
+
+    @property
+    def is_half_emptied(self) -> bool:
+        return self.flush_state.is_half_emptied

@@ -21,7 +21,8 @@ from headrace.core.ids import LeaderEpoch, Offset
 from headrace.log.batch_scan import scan_headers
 from headrace.log.compaction.swap import recover_swaps
 from headrace.log.config import MAX_INT32, LogConfig
-from headrace.log.leader_epoch_cache import LeaderEpochCache
+from headrace.log.leader_epoch_cache import add_epochs
+from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.names import (
     DELETED,
     INDEX,
@@ -55,7 +56,7 @@ class Opened:
     segments: list[Segment] = field(default_factory=list)
     snapshots: list[Offset] = field(default_factory=list)
     producers: ProducerStates | None = None
-    epochs: LeaderEpochCache | None = None
+    epochs: LeaderEpochs | None = None
     reindexed: list[Segment] = field(default_factory=list)
     """Closed segments whose indexes were made anew and are not on disk."""
     intact: bool = False
@@ -178,18 +179,18 @@ class _Recovery:
             self.files.remove(f"{self.directory}/{offset:020d}{SNAPSHOT}")
             self.opened.snapshots.remove(offset)
 
-    def _load_epochs(self, first: int) -> LeaderEpochCache:
-        epochs = LeaderEpochCache.load(self.files, self.directory)
+    def _load_epochs(self, first: int) -> LeaderEpochs:
+        epochs = LeaderEpochs.load(self.files, self.directory)
         trusted = [s for s in self.segments[: first + 1] if s.base_offset < self.point]
         if epochs is None or not self._epochs_fit(epochs, trusted):
             if trusted:
                 logger.warning("rebuilding leader epochs: directory=%s", self.directory)
-            epochs = LeaderEpochCache()
+            epochs = LeaderEpochs()
             add_epochs(epochs, trusted, self.point)
         epochs.truncate_end(Offset(self.point))
         return epochs
 
-    def _epochs_fit(self, epochs: LeaderEpochCache, trusted: list[Segment]) -> bool:
+    def _epochs_fit(self, epochs: LeaderEpochs, trusted: list[Segment]) -> bool:
         """Whether the table knows the epoch of the last batch before the recovery point."""
         for segment in reversed(trusted):
             position = segment.indexes.indexed_position(self.point - 1 - segment.base_offset)
@@ -342,16 +343,3 @@ def replay(states: ProducerStates, segments: Sequence[Segment], start: int, end:
                     states.update(header, header.last_offset)
         except CorruptBatch:
             continue  # the torn tail of the last one; whoever scans it says so
-
-
-def add_epochs(epochs: LeaderEpochCache, segments: Sequence[Segment], end: int) -> None:
-    """Learn every epoch from the batches below `end`."""
-    for segment in segments:
-        try:
-            for _, header in scan_headers(segment.file, 0, segment.file.size()):
-                if header.base_offset >= end:
-                    break
-                if header.leader_epoch > epochs.latest:
-                    epochs.start_epoch(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-        except CorruptBatch:
-            continue

@@ -3,11 +3,13 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
 from headrace.core.files import FileSystem
 from headrace.core.ids import Offset
+from headrace.log.compaction.request import Replacement
 from headrace.log.names import DELETED
 from headrace.log.segment import Segment
 
@@ -29,13 +31,23 @@ class PendingDeletion(NamedTuple):
                 self.segment.data.files.remove(path)
 
 
+@dataclass(slots=True)
+class HalfReplaced:
+    """A replacement that is committed on disk and not yet in place, and what it replaces."""
+
+    replacement: Replacement
+    old: list[Segment]
+    renamed: list[tuple[Segment, list[str]]] | None = None
+    """Once all of `old` is out of the way: from then on its names may be those of the new one."""
+
+
 class LogSegments:
     """Oldest first, never empty; the last one is the active one.
 
     `all` is replaced, never changed: readers in other threads keep what they have seen.
     """
 
-    __slots__ = ("_directory", "_files", "_pending_deletions", "active", "all")
+    __slots__ = ("_directory", "_files", "_pending_deletions", "active", "all", "half_replaced")
 
     def __init__(self, files: FileSystem, directory: str, segments: Sequence[Segment]) -> None:
         self._files = files
@@ -43,6 +55,7 @@ class LogSegments:
         self.all: tuple[Segment, ...] = tuple(segments)
         self.active = self.all[-1]
         self._pending_deletions: list[PendingDeletion] | None = None
+        self.half_replaced: HalfReplaced | None = None
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self.all)
@@ -97,7 +110,7 @@ class LogSegments:
     def replace(
         self, renamed: Sequence[tuple[Segment, list[str]]], replacement: Segment, due_ms: float
     ) -> None:
-        """Put `better` in the place of segments whose files are out of the way already."""
+        """Put `replacement` in the place of segments whose files are out of the way already."""
         gone = {segment for segment, _ in renamed}
         kept = [segment for segment in self.all if segment not in gone]
         self._set(tuple(sorted((*kept, replacement), key=_base_offset)))

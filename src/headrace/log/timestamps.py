@@ -4,13 +4,14 @@ A search may open every segment of a log and unfold a batch, so it is for a work
 newest segment are read under the lock that appends take: whoever finds one wrong makes it anew.
 """
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import HeadraceError, StorageError
 from headrace.core.ids import LeaderEpoch, Offset
 from headrace.log.batch_scan import scan_headers
+from headrace.log.log_parts import LogParts
 from headrace.log.segment import Segment
 from headrace.protocol.records.decode import iterate_records
 from headrace.protocol.records.header import BatchHeader
@@ -24,18 +25,32 @@ class TimestampedOffset(NamedTuple):
     epoch: LeaderEpoch
 
 
-def first_at_or_after(
-    segments: Sequence[Segment],
-    timestamp: int,
-    start: Offset,
-    end: Offset,
-    lock: AbstractContextManager[object],
-) -> TimestampedOffset | None:
-    """The first record in `[start, end)` whose timestamp is `timestamp` or later."""
+def find_by_timestamp(log: LogParts, timestamp: int, end: Offset) -> TimestampedOffset | None:
+    """The first record below `end` whose timestamp is `timestamp` or later."""
+    with _storage_errors(log):
+        return _first_at_or_after(log, timestamp, end)
+
+
+def max_timestamp(log: LogParts, end: Offset) -> TimestampedOffset | None:
+    """The first record with the highest timestamp, if it lies below `end`."""
+    with _storage_errors(log):
+        return _latest(log, end)
+
+
+@contextmanager
+def _storage_errors(log: LogParts) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"cannot search {log.directory}: {error}") from error
+
+
+def _first_at_or_after(log: LogParts, timestamp: int, end: Offset) -> TimestampedOffset | None:
+    segments, start = log.segments.all, log.log_start_offset
     for segment in segments:
         if segment.next_offset <= start:
             continue
-        with lock if segment is segments[-1] else nullcontext():
+        with log.lock if segment is segments[-1] else nullcontext():
             if segment.indexes.max_timestamp < timestamp:
                 continue
             position = _start_of_search(segment, timestamp, start)
@@ -78,23 +93,18 @@ def _start_of_search(segment: Segment, timestamp: int, start: Offset) -> int:
     return segment.locate(max(offset, segment.base_offset)) or 0
 
 
-def latest_timestamp(
-    segments: Sequence[Segment],
-    start: Offset,
-    end: Offset,
-    lock: AbstractContextManager[object],
-) -> TimestampedOffset | None:
-    """The first record with the highest timestamp of all, if it lies in `[start, end)`."""
+def _latest(log: LogParts, end: Offset) -> TimestampedOffset | None:
+    segments, start = log.segments.all, log.log_start_offset
     latest: Segment | None = None
     for segment in segments:
         if segment.size and segment.next_offset > start:
-            with lock if segment is segments[-1] else nullcontext():
+            with log.lock if segment is segments[-1] else nullcontext():
                 # The earliest segment with that timestamp.
                 if latest is None or segment.indexes.max_timestamp > latest.indexes.max_timestamp:
                     latest = segment
     if latest is None:
         return None
-    with lock if latest is segments[-1] else nullcontext():
+    with log.lock if latest is segments[-1] else nullcontext():
         position = latest.locate(latest.indexes.max_timestamp_offset)
     if position is None:
         return None

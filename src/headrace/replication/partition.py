@@ -30,7 +30,7 @@ from headrace.core.ids import (
     TopicId,
     TopicPartition,
 )
-from headrace.log.leader_epoch_cache import EpochEntry
+from headrace.log.leader_epochs import EpochEntry
 from headrace.log.partition_log import AppendInfo, PartitionLog
 from headrace.metadata.image import NO_LEADER, PartitionRegistration
 from headrace.protocol.records.header import BatchHeader

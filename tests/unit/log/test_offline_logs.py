@@ -111,7 +111,7 @@ TABLES = [RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS]
 OF_ONE_OWNER = {
     "metadata/quorum_state.py": "the node's vote",
     "metadata/snapshots.py": "one image, right as a whole",
-    "log/leader_epoch_cache.py": "one log's",
+    "log/leader_epochs.py": "one log's",
     "log/meta_properties.py": "the directory's",
 }
 OF_SEVERAL = {"log/directory.py", "log/compaction/checkpoint.py"}
@@ -159,7 +159,7 @@ def test_a_compacted_log_is_whole_after_a_start_that_could_not_open_it() -> None
     fill(log, 30)
     opened(directory, OTHER)
     directory.checkpoint()
-    second = log.segments[1].base_offset
+    second = log.segments.all[1].base_offset
     for name in disk.list_directory("/data/orders-0"):
         if name.startswith(f"{second:020d}"):
             disk.remove(f"/data/orders-0/{name}")
@@ -180,7 +180,7 @@ def test_segments_behind_a_cut_are_set_aside_and_not_removed(
     disk = simulated_disk()
     directory = open_directory(disk)
     fill(directory.create(ORDERS, TOPIC_ID, CONFIG), 30)
-    segments = directory.logs[ORDERS].segments
+    segments = directory.logs[ORDERS].segments.all
     content = {s.path(): disk.read_file(s.path()) for s in segments[2:]}
     for round_number in range(2):  # the second time the names are taken
         disk = disk.after_kill()
@@ -194,7 +194,7 @@ def test_segments_behind_a_cut_are_set_aside_and_not_removed(
             assert not disk.exists(path)
         assert f"renamed_to={segments[2].path()}{suffix}" in caplog.text
         fill(log, 30 - log.log_end_offset)
-        content = {s.path(): disk.read_file(s.path()) for s in log.segments[2:]}
+        content = {s.path(): disk.read_file(s.path()) for s in log.segments.all[2:]}
 
 
 def test_deleted_records_stay_deleted_where_their_table_could_not_be_read_once() -> None:

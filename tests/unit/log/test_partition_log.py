@@ -172,7 +172,7 @@ def test_a_reader_that_follows_the_writer_needs_one_read_of_the_file() -> None:
     fill(log, 50)
     read_bytes(log, 30, 10**6)
     reads: list[int] = []
-    segment = log.segments[0]
+    segment = log.segments.all[0]
     inner = segment.file.read
     segment.file.read = lambda at, size: reads.append(size) or inner(at, size)  # type: ignore[method-assign, func-returns-value, assignment]  # counts calls
     for _ in range(10):

@@ -192,7 +192,7 @@ def test_an_index_of_another_segment_is_noticed() -> None:
     names = sorted(n for n in disk.list_directory(PATH) if n.endswith(".index"))
     disk.write_file(f"{PATH}/{names[1]}", b"\x00\x00\x00\x02\x00\x00\x00\x41")
     log = open_log(disk, SMALL, clean=True, recovery_point=60)
-    start = log.segments[1].base_offset
+    start = log.segments.all[1].base_offset
     assert log.read(Offset(start + 4), 1, log.log_end_offset, at_least_one=True)
     assert log_problems(log) == []
 
@@ -347,7 +347,7 @@ def test_readers_see_every_batch_while_an_index_is_made_anew(
         if name.endswith(".timeindex"):
             disk.write_file(f"{PATH}/{name}", b"")
     log = open_log(disk, SMALL, recovery_point=25, clean=True)
-    first, last = log.segments[0].base_offset, log.segments[0].next_offset - 1
+    first, last = log.segments.all[0].base_offset, log.segments.all[0].next_offset - 1
     seen: list[list[int]] = []
 
     def scan_and_let_others_read(*args: Any) -> Iterator[tuple[int, BatchHeader]]:

@@ -48,7 +48,7 @@ def written(batches: int = 30) -> tuple[LogDirectory, PartitionLog]:
 
 
 def compacted(log: PartitionLog, segment_bytes: int = 500) -> CompactionResult:
-    closed = log.segments[:-1]
+    closed = log.segments.all[:-1]
     ranges = tuple(SegmentRange(s.base_offset, s.next_offset, s.size) for s in closed)
     producers = tuple(log.active_producers().items())
     return compact_log(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headrace.core.ids import Offset
-from headrace.log import shaped_log
+from headrace.log import retention
 from headrace.log.config import LogConfig
 from headrace.log.partition_log import PartitionLog
 from headrace.log.retention import expired_segments
@@ -63,7 +63,7 @@ def test_size_retention_keeps_at_least_what_was_asked_for() -> None:
     log.apply_retention(START_MS, Offset(10))
     assert log.log_start_offset > 0
     assert log.size_bytes >= 400
-    assert log.size_bytes - log.segments[0].size < 400
+    assert log.size_bytes - log.segments.all[0].size < 400
 
 
 def test_nothing_above_the_high_watermark_is_deleted() -> None:
@@ -84,7 +84,7 @@ def test_segments_below_the_log_start_go_whatever_the_policy() -> None:
     log.advance_log_start(Offset(7))
     assert len(log.apply_retention(START_MS, Offset(10))) == 2
     assert log.log_start_offset == 7
-    assert log.segments[0].base_offset == 6
+    assert log.segments.all[0].base_offset == 6
 
 
 def test_file_time_counts_where_records_have_none() -> None:
@@ -157,6 +157,6 @@ def test_a_segment_written_to_since_it_was_judged_stays(
             append(log, batch(timestamps=[START_MS + 150], value=b"x" * 25))
         return expired
 
-    monkeypatch.setattr(shaped_log, "expired_segments", judge_and_be_late)
+    monkeypatch.setattr(retention, "expired_segments", judge_and_be_late)
     assert len(log.apply_retention(START_MS + DAY_MS, Offset(10))) == 3
     assert [header.base_offset for header in read_all(log)] == list(range(9, 10 + fresh))

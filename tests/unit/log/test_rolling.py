@@ -154,8 +154,8 @@ def test_jitter_shortens_a_segment_by_less_than_it_says() -> None:
 def test_the_longest_compaction_lag_bounds_a_segments_time() -> None:
     log = open_log(simulated_disk())
     compacting = LogConfig(cleanup_policy=frozenset(["compact"]), max_compaction_lag_ms=500)
-    assert roll_limit_ms(compacting, log.segments[0]) == 500
-    assert roll_limit_ms(LogConfig(max_compaction_lag_ms=500), log.segments[0]) > 500
+    assert roll_limit_ms(compacting, log.segments.all[0]) == 500
+    assert roll_limit_ms(LogConfig(max_compaction_lag_ms=500), log.segments.all[0]) > 500
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux sets space aside")
@@ -164,12 +164,12 @@ def test_space_is_set_aside_for_a_segment_and_given_back_when_it_is_closed(tmp_p
     clock = ToldClock()
     log = PartitionLog.open(RealFileSystem(), str(tmp_path / "t-0"), config, clock)
     append(log, batch(value=b"x" * 600_000))
-    first = Path(log.segments[0].path())
+    first = Path(log.segments.all[0].path())
     assert first.stat().st_size < 700_000
     assert first.stat().st_blocks * 512 >= 1 << 20
     append(log, batch(value=b"x" * 600_000))
     assert first.stat().st_blocks * 512 < 700_000
-    second = Path(log.segments[1].path())
+    second = Path(log.segments.all[1].path())
     assert second.stat().st_blocks * 512 >= 1 << 20
     log.close()
     assert second.stat().st_blocks * 512 < 700_000

@@ -8,10 +8,23 @@ import pytest
 from headrace.core.errors import StorageError
 from headrace.core.ids import LeaderEpoch, Offset
 from headrace.log.config import LogConfig
+from headrace.log.names import RECOVERY_POINTS
 from headrace.log.partition_log import PartitionLog
 from tests.simulation.disk import Fault
+from tests.simulation.inodes import LOSE_EVERYTHING
 from tests.support.log_checks import log_problems
-from tests.support.logs import START_MS, append, batch, fill, open_log, read_all, simulated_disk
+from tests.support.logs import (
+    ORDERS,
+    START_MS,
+    TOPIC_ID,
+    append,
+    batch,
+    fill,
+    open_directory,
+    open_log,
+    read_all,
+    simulated_disk,
+)
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200, file_delete_delay_ms=0)
 
@@ -107,7 +120,7 @@ def test_appends_go_on_while_files_are_removed() -> None:
     log.truncate_to(Offset(1))
     waiting: list[bool] = []
     disk.observer = lambda operation: waiting.append(
-        operation.kind == "remove" and log._lock.locked()
+        operation.kind == "remove" and log.lock.locked()
     )
     assert log.remove_deleted(START_MS) > 0
     assert waiting
@@ -188,3 +201,71 @@ def test_a_segment_that_cannot_be_renamed_is_deleted_the_next_time() -> None:
     log.apply_retention(START_MS, Offset(25))
     left = [name for name in disk.list_directory("/data/orders-0") if name.endswith(".log")]
     assert left == ["00000000000000000010.log", "00000000000000000020.log"]
+
+
+def test_a_recovery_point_that_could_not_be_lowered_is_lowered_by_the_next_attempt() -> None:
+    """Otherwise it would vouch for batches that were never synced."""
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, TOPIC_ID, SMALL)
+    fill(log, 25)
+    directory.checkpoint()
+    disk.faults.rules = [Fault("rename", errno.ENOSPC, RECOVERY_POINTS, times=1)]
+    with pytest.raises(StorageError):
+        log.truncate_to(Offset(5))
+    log.truncate_to(Offset(5))
+    table = disk.after_power_cut(LOSE_EVERYTHING).read_file(f"/data/{RECOVERY_POINTS}")
+    assert b"orders 0 5" in table
+
+
+@pytest.mark.parametrize(
+    "truncate",
+    [
+        lambda log: log.truncate_to(Offset(5)),
+        lambda log: log.truncate_fully_and_start_at(Offset(7)),
+    ],
+    ids=["cut", "start anew"],
+)
+def test_nobody_waits_for_a_sync_of_a_truncation(truncate: Callable[[PartitionLog], None]) -> None:
+    """It runs in a worker, and the event loop needs the lock for what else it does."""
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, TOPIC_ID, SMALL)
+    fill(log, 25)
+    directory.checkpoint()
+    waiting: list[bool] = []
+    disk.pause_point = lambda: waiting.append(log.lock.locked())
+    truncate(log)
+    assert len(waiting) >= 3, "two tables, and the log itself"
+    assert not any(waiting)
+
+
+def test_flushes_in_the_middle_of_a_truncation_do_not_make_it_forget_what_it_cut() -> None:
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, TOPIC_ID, SMALL)
+    fill(log, 20)
+    directory.checkpoint()
+    fill(log, 5)
+
+    def flush_meanwhile() -> None:
+        disk.pause_point = lambda: None
+        log.flush()
+
+    disk.pause_point = flush_meanwhile
+    log.truncate_to(Offset(5))
+    assert (log.log_end_offset, log.flushed_offset) == (5, 5)
+    fill(log, 1)
+    assert log.flushed_offset == 5
+    assert log.flush() == 6
+
+
+def test_a_log_that_starts_anew_knows_no_producers_and_no_epochs() -> None:
+    disk = simulated_disk()
+    log = open_log(disk, SMALL)
+    append(log, batch(producer_id=5))
+    log.checkpoint()
+    log.truncate_fully_and_start_at(Offset(7))
+    assert log.producers.get(5) is None
+    assert log.latest_epoch == -1
+    assert not [n for n in disk.list_directory(log.directory) if n.endswith(".snapshot")]

@@ -54,7 +54,9 @@ def _fill(log: PartitionLog) -> None:
     for number in range(60):
         _append(log, *[(f"k{(number * 3 + i) % 20}", f"{number}.{i}") for i in range(3)])
     log.flush()
-    log.recovery_point = log.checkpoint()  # as the log directory does once it is on disk
+    log.flush_state.checkpoint_stored(
+        log.checkpoint()
+    )  # as the log directory does once it is on disk
 
 
 def _compact(log: PartitionLog, segment_bytes: int = 600) -> CompactionResult:
