@@ -114,6 +114,8 @@ OF_ONE_OWNER = {
     "log/leader_epochs.py": "one log's",
     "log/meta_properties.py": "the directory's",
 }
+# An entry that is lost here costs no records: it is found anew, or learned from other replicas.
+HINTS = {"replication/high_watermark_checkpoint.py"}
 OF_SEVERAL = {"log/directory.py", "log/compaction/checkpoint.py"}
 
 
@@ -134,7 +136,7 @@ def test_whoever_writes_a_file_anew_is_known() -> None:
         for path in source.rglob("*.py")
         if re.search(r"(?<!def )replace_file\(", path.read_text())
     }
-    assert callers == set(OF_ONE_OWNER) | OF_SEVERAL
+    assert callers == set(OF_ONE_OWNER) | HINTS | OF_SEVERAL
 
 
 @pytest.mark.parametrize("rewrite", REWRITES, ids=lambda rewrite: rewrite.__name__)
