@@ -9,12 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from headrace.client import (
-    ConfigChange,
-    ConfigResource,
-    ConfigResourceType,
-    NewTopic,
-)
+from headrace.client import ConfigChange, ConfigResource, NewTopic, ResourceType
 from headrace.core.broker_configs import BROKER_KEYS, BrokerConfig
 from headrace.core.config_keys import (
     INT_MAX,
@@ -78,18 +73,14 @@ AT_START = [
 ]
 WHILE_RUNNING = [
     *(
-        (ConfigResourceType.BROKER, known)
+        (ResourceType.BROKER, known)
         for known in BROKER_KEYS.values()
         if known.update is not Update.READ_ONLY
     ),
-    *((ConfigResourceType.TOPIC, known) for known in TOPIC_KEYS.values()),
-    *((ConfigResourceType.GROUP, known) for known in GROUP_KEYS.values()),
+    *((ResourceType.TOPIC, known) for known in TOPIC_KEYS.values()),
+    *((ResourceType.GROUP, known) for known in GROUP_KEYS.values()),
 ]
-NAMES = {
-    ConfigResourceType.BROKER: "",
-    ConfigResourceType.TOPIC: "t",
-    ConfigResourceType.GROUP: "g",
-}
+NAMES = {ResourceType.BROKER: "", ResourceType.TOPIC: "t", ResourceType.GROUP: "g"}
 
 
 class Stage:
@@ -157,7 +148,7 @@ def test_an_extreme_value_is_refused_in_words_or_served_without_a_busy_loop(name
     ids=[f"{k.name.lower()}-{each.name}" for k, each in WHILE_RUNNING],
 )
 def test_a_running_broker_survives_every_extreme_and_starts_with_it(
-    kind: ConfigResourceType, known: ConfigKey
+    kind: ResourceType, known: ConfigKey
 ) -> None:
     """With a topic that has records and a connection that is open; cleaner and retention look
     often, so that each value is used."""

@@ -9,11 +9,12 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
+from headrace.coordinator.result import PendingReply, Reply
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
 from headrace.groups.offset_requests import commit
 from headrace.groups.records import decode
-from headrace.groups.result import ClientInfo, PendingReply, Reply, Result
+from headrace.groups.result import ClientInfo, GroupResult
 from headrace.groups.settings import GroupSettings
 from headrace.groups.shard import GroupShard
 from headrace.protocol.message import Message
@@ -226,10 +227,10 @@ class ClassicWorld:
         self._ids += 1
         return f"{consumer.instance_id or consumer.name}-{self._ids:04}"
 
-    def new_result(self) -> Result:
-        return Result(self.now_ms, self.now_ms, self.settings)
+    def new_result(self) -> GroupResult:
+        return GroupResult(self.now_ms, self.now_ms, self.settings)
 
-    def append_and_reply(self, result: Result) -> None:
+    def append_and_reply(self, result: GroupResult) -> None:
         """Append, and deliver the answers, one after the other."""
         self.log += result.encoded
         self._answers += result.replies
@@ -276,7 +277,7 @@ class ClassicWorld:
                     consumer.heartbeat()
             if deadline is not None and deadline <= self.now_ms:
                 result = self.new_result()
-                self.shard.expire(GROUP, result)
+                self.shard.timer(GROUP, result)
                 self.append_and_reply(result)
                 later = self.shard.next_deadline_ms(GROUP)
                 assert later is None or later > deadline, "time stands still"

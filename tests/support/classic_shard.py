@@ -6,7 +6,7 @@ from typing import TypeVar
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.classic.group import ClassicGroup
 from headrace.groups.records import GroupRecord, decode
-from headrace.groups.result import ClientInfo, Result
+from headrace.groups.result import ClientInfo, GroupResult
 from headrace.groups.settings import GroupSettings
 from headrace.groups.shard import GroupShard
 from headrace.protocol.message import Message
@@ -56,10 +56,10 @@ class ClassicShard:
         assert isinstance(group, ClassicGroup)
         return group
 
-    def new_result(self) -> Result:
-        return Result(self.now_ms, self.now_ms, self.settings)
+    def new_result(self) -> GroupResult:
+        return GroupResult(self.now_ms, self.now_ms, self.settings)
 
-    def finish(self, result: Result) -> None:
+    def finish(self, result: GroupResult) -> None:
         self.log += result.encoded
         for reply, response in result.replies:
             assert isinstance(reply, str)
@@ -174,7 +174,7 @@ class ClassicShard:
                 break
             self.now_ms = max(self.now_ms, deadline)
             result = self.new_result()
-            self.shard.expire(GROUP, result)
+            self.shard.timer(GROUP, result)
             self.finish(result)
             later = self.shard.next_deadline_ms(GROUP)
             assert later is None or later > deadline, "the deadline does not move"

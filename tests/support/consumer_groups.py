@@ -16,7 +16,7 @@ from headrace.groups.consumer.assignors.model import TopicIdPartition
 from headrace.groups.consumer.group import ConsumerGroup
 from headrace.groups.consumer.settings import ConsumerGroupSettings
 from headrace.groups.records import GroupRecord, decode
-from headrace.groups.result import ClientInfo, Result
+from headrace.groups.result import ClientInfo, GroupResult
 from headrace.groups.settings import GroupSettings
 from headrace.groups.shard import GroupShard
 from headrace.metadata.image import Image, PartitionRegistration, Topic
@@ -89,10 +89,10 @@ class Coordinator:
         assert isinstance(group, ConsumerGroup)
         return group
 
-    def new_result(self) -> Result:
-        return Result(self.now_ms, self.now_ms, self.settings, self.image)
+    def new_result(self) -> GroupResult:
+        return GroupResult(self.now_ms, self.now_ms, self.settings, self.image)
 
-    def keep(self, result: Result) -> list[Any]:
+    def keep(self, result: GroupResult) -> list[Any]:
         """Write what a step decided; return its answers."""
         self.log += result.encoded
         for key, value in result.encoded:
@@ -119,7 +119,7 @@ class Coordinator:
                 break
             self.now_ms = max(self.now_ms, deadline_ms)
             result = self.new_result()
-            self.shard.expire(GROUP, result)
+            self.shard.timer(GROUP, result)
             self.keep(result)
         self.now_ms = end_ms
 

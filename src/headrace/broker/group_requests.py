@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from headrace.broker.request import RequestContext
+from headrace.coordinator.result import ReplyCallback
 from headrace.core.errors import ApiError, ErrorCode
-from headrace.groups.partition_writer import ReplyCallback
 from headrace.groups.result import ClientInfo
 from headrace.protocol.message import Message
 

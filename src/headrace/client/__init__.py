@@ -43,6 +43,7 @@ from headrace.client.core.models import (
     ConfigChange,
     ConfigEntry,
     ConfigOperation,
+    ConfigResource,
     FetchedChunk,
     ListedOffset,
     LogDirDescription,
@@ -53,11 +54,11 @@ from headrace.client.core.models import (
     ReceivedRecord,
     RecordMetadata,
     ReplicaSize,
+    ResourceType,
     TopicDescription,
     at_time,
 )
 from headrace.client.core.settings import ClientSettings, ProducerSettings, ReaderSettings
-from headrace.core.config_resources import ConfigResource, ConfigResourceType
 from headrace.core.ids import TopicPartition
 from headrace.network.errors import (
     BrokerUnreachable,
@@ -121,7 +122,6 @@ __all__ = [
     "ConfigEntry",
     "ConfigOperation",
     "ConfigResource",
-    "ConfigResourceType",
     "ConnectFailed",
     "ConnectionLost",
     "Consumer",
@@ -150,6 +150,7 @@ __all__ = [
     "RecordMetadata",
     "ReplicaSize",
     "RequestTimedOut",
+    "ResourceType",
     "SaslSettings",
     "SecuritySettings",
     "ShiftBy",

@@ -6,8 +6,9 @@ group that changed its protocol takes the other one's place.
 
 import logging
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
+from headrace.coordinator.result import Reply
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.classic import rebalance
 from headrace.groups.classic.group import ClassicGroup, State
@@ -19,7 +20,8 @@ from headrace.groups.consumer.group import ConsumerGroup
 from headrace.groups.consumer.migration import ClassicGroupState, ClassicMemberState
 from headrace.groups.consumer.topics import ImageTopics
 from headrace.groups.records import GroupRecord
-from headrace.groups.result import ClientInfo, Reply, Result
+from headrace.groups.result import ClientInfo, GroupResult
+from headrace.groups.shard_state import ShardState
 from headrace.protocol.message import Message
 from headrace.protocol.messages.consumer_group_describe import DescribedGroup
 from headrace.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -27,20 +29,11 @@ from headrace.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResp
 from headrace.protocol.messages.join_group import JoinGroupRequest
 from headrace.protocol.messages.leave_group import LeaveGroupRequest
 from headrace.protocol.messages.sync_group import SyncGroupRequest
+from headrace.protocol.schemas.consumer_groups import ConsumerGroupMetadataKey
 
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=Message)
-
-Group = ClassicGroup | ConsumerGroup
-
-
-class ShardState(Protocol):
-    """The shard these steps work on."""
-
-    groups: dict[str, Group]
-
-    def replay(self, record: GroupRecord) -> None: ...
 
 
 def consumer_heartbeat(
@@ -48,7 +41,7 @@ def consumer_heartbeat(
     request: ConsumerGroupHeartbeatRequest,
     client: ClientInfo,
     reply: Reply,
-    result: Result,
+    result: GroupResult,
     can_describe: Callable[[str], bool] = everything_visible,
 ) -> None:
     """ConsumerGroupHeartbeat; the first one in a classic group upgrades it."""
@@ -64,6 +57,9 @@ def consumer_heartbeat(
         classic=_state_of(group) if isinstance(group, ClassicGroup) else None,
     )
     _apply_result(shard, request.group_id, decided, result)
+    if result.records:
+        shard.schedule(request.group_id, result)
+    # Otherwise it only moved a deadline, and only away.
     if isinstance(group, ClassicGroup):
         logger.info(
             "group upgraded: group=%s generation=%d members=%d",
@@ -81,7 +77,7 @@ def join(
     request: JoinGroupRequest,
     client: ClientInfo,
     reply: Reply,
-    result: Result,
+    result: GroupResult,
 ) -> None:
     """JoinGroup of a classic member in a consumer group."""
     decided = classic_members.join(
@@ -98,7 +94,11 @@ def join(
 
 
 def sync(
-    shard: ShardState, group: ConsumerGroup, request: SyncGroupRequest, reply: Reply, result: Result
+    shard: ShardState,
+    group: ConsumerGroup,
+    request: SyncGroupRequest,
+    reply: Reply,
+    result: GroupResult,
 ) -> None:
     decided = classic_members.sync(group, request, group_context(group.group_id, result))
     _apply_result(shard, group.group_id, decided, result)
@@ -106,7 +106,7 @@ def sync(
 
 
 def classic_heartbeat(
-    shard: ShardState, group: ConsumerGroup, request: HeartbeatRequest, result: Result
+    shard: ShardState, group: ConsumerGroup, request: HeartbeatRequest, result: GroupResult
 ) -> HeartbeatResponse:
     decided = classic_members.heartbeat(group, request, group_context(group.group_id, result))
     _apply_result(shard, group.group_id, decided, result)
@@ -118,20 +118,20 @@ def leave(
     group: ConsumerGroup,
     request: LeaveGroupRequest,
     reply: Reply,
-    result: Result,
+    result: GroupResult,
 ) -> None:
     decided = classic_members.leave(group, request, group_context(group.group_id, result))
     _apply_result(shard, group.group_id, decided, result)
     result.reply(reply, decided.response)
 
 
-def expire(shard: ShardState, group: ConsumerGroup, result: Result) -> None:
+def expire(shard: ShardState, group: ConsumerGroup, result: GroupResult) -> None:
     """Remove members whose time is over."""
     decided = leaving.expire(group, group_context(group.group_id, result))
     _apply_result(shard, group.group_id, decided, result)
 
 
-def describe_group(shard: ShardState, group_id: str, result: Result) -> DescribedGroup:
+def describe_group(shard: ShardState, result: GroupResult, group_id: str) -> DescribedGroup:
     """A consumer group for ConsumerGroupDescribe; a classic one is not found there."""
     group = shard.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
@@ -146,7 +146,7 @@ def describe_group(shard: ShardState, group_id: str, result: Result) -> Describe
 
 
 def group_context(
-    group_id: str, result: Result, can_describe: Callable[[str], bool] = everything_visible
+    group_id: str, result: GroupResult, can_describe: Callable[[str], bool] = everything_visible
 ) -> GroupContext:
     """What the decisions of `consumer/` need to know of the world."""
     return GroupContext(
@@ -162,16 +162,15 @@ def _apply_result(
     shard: ShardState,
     group_id: str,
     decided: Decision[R] | Decision[None],
-    result: Result,
+    result: GroupResult,
     *,
     rebalances: bool = True,
 ) -> None:
     """Bring a decision into the shard; one that cannot be written changes nothing."""
     before = shard.groups.get(group_id)
     epoch = before.epoch if isinstance(before, ConsumerGroup) else None
-    result.append(*decided.records)
-    for record in decided.records:
-        shard.replay(record)
+    shard.append(result, *decided.records)
+    shard.counts.rebalances += sum(map(_begins_epoch, decided.records))
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         decided.set_unrecorded_state(group)
@@ -190,7 +189,11 @@ def _apply_result(
             )
 
 
-def _fail_pending_members(group: ClassicGroup, result: Result) -> None:
+def _begins_epoch(record: GroupRecord) -> bool:
+    return type(record.key) is ConsumerGroupMetadataKey and record.value is not None
+
+
+def _fail_pending_members(group: ClassicGroup, result: GroupResult) -> None:
     """Whoever waits for a rebalance of the group that was shall join the one that is."""
     for member in group.members.values():
         reply, member.join_reply = member.join_reply, None
@@ -222,7 +225,7 @@ def _state_of(group: ClassicGroup) -> ClassicGroupState:
     )
 
 
-def _classic_group(state: ClassicGroupState, result: Result) -> ClassicGroup:
+def _classic_group(state: ClassicGroupState, result: GroupResult) -> ClassicGroup:
     """The live group, which knows all protocols of its members; its record keeps only one."""
     group = ClassicGroup(state.group_id, result.time_ms)
     group.state = group.previous_state = State.STABLE

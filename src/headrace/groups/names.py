@@ -1,11 +1,13 @@
-"""How long a name may be that ends up in a record of a group.
+"""Which ids and names may come into a group, and how long they may be.
 
-Checked where it enters, so that every record that is decided can be written.
+Checked where they enter, so that every record that is decided can be written.
 """
 
 from typing import Final
 
 from headrace.core.errors import ApiError, ErrorCode
+from headrace.groups.settings import GroupSettings
+from headrace.protocol.messages.join_group import JoinGroupRequest
 
 TEXT_BYTES_MAX: Final = 0x7FFF
 """Strings in group records have two bytes for their length; on the wire they may be longer."""
@@ -24,7 +26,28 @@ def fits_a_record(text: str) -> bool:
     return len(text) <= TEXT_BYTES_MAX // 4 or len(text.encode()) <= TEXT_BYTES_MAX
 
 
-def require_name_lengths(client_id: str, member_id: str, *names: str | None) -> None:
+def check_group_id(group_id: str, *, required: bool = False) -> None:
+    """Refuse what cannot be the id of a group; offsets alone may be stored without one."""
+    if len(group_id) > NAME_LENGTH_MAX or (required and not group_id):
+        raise ApiError(ErrorCode.INVALID_GROUP_ID)
+
+
+def check_join(request: JoinGroupRequest, client_id: str, settings: GroupSettings) -> None:
+    """Refuse a member of a classic group that can be in none."""
+    check_group_id(request.group_id, required=True)
+    check_member_names(
+        client_id,
+        request.member_id,
+        request.group_instance_id,
+        request.protocol_type,
+        *(each.name for each in request.protocols),
+    )
+    timeout_ms = request.session_timeout_ms
+    if not settings.min_session_timeout_ms <= timeout_ms <= settings.max_session_timeout_ms:
+        raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
+
+
+def check_member_names(client_id: str, member_id: str, *names: str | None) -> None:
     """Refuse what a member tells of itself where it does not fit the group's record."""
     if (
         len(client_id) > NAME_LENGTH_MAX

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from headrace.coordinator.result import Reply
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import TopicPartition
 from headrace.groups.classic import syncing
@@ -9,12 +10,12 @@ from headrace.groups.consumer import offset_rules
 from headrace.groups.consumer.group import ConsumerGroup
 from headrace.groups.consumer.offset_rules import PartitionCheck
 from headrace.groups.consumer.topics import ImageTopics
-from headrace.groups.consumer_group_requests import Group
 from headrace.groups.names import fits_a_record
 from headrace.groups.offsets import GroupOffset, OffsetAndMetadata, commit_record, tombstone
 from headrace.groups.records import GroupRecord
-from headrace.groups.result import Reply, Result
-from headrace.groups.shard import GroupShard
+from headrace.groups.result import GroupResult
+from headrace.groups.shard_state import Group, ShardState
+from headrace.protocol.messages.delete_groups import DeletableGroupResult
 from headrace.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -41,7 +42,11 @@ NOT_FOUND_SINCE = 9
 
 
 def commit(
-    shard: GroupShard, request: OffsetCommitRequest, api_version: int, reply: Reply, result: Result
+    shard: ShardState,
+    request: OffsetCommitRequest,
+    api_version: int,
+    reply: Reply,
+    result: GroupResult,
 ) -> None:
     """Store offsets; raises what holds for all of them."""
     check = _check_commit(shard, request, api_version, result)
@@ -80,11 +85,12 @@ def commit(
     result.append(*records)
     for partition, committed in accepted.items():
         shard.put_offset(request.group_id, partition, committed)
+    shard.counts.commits += len(records)
     result.reply(reply, OffsetCommitResponse(topics=topics))
 
 
 def _check_commit(
-    shard: GroupShard, request: OffsetCommitRequest, api_version: int, result: Result
+    shard: ShardState, request: OffsetCommitRequest, api_version: int, result: GroupResult
 ) -> PartitionCheck | None:
     """Refuse the whole commit, or return what each of its partitions has to pass."""
     group = shard.groups.get(request.group_id)
@@ -104,7 +110,7 @@ def _check_commit(
     return None
 
 
-def fetch(shard: GroupShard, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def fetch(shard: ShardState, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     """Offsets of one group; a group that nobody knows has simply none."""
     group = shard.groups.get(request.group_id)
     if group is not None:
@@ -130,6 +136,11 @@ def fetch(shard: GroupShard, request: OffsetFetchRequestGroup) -> OffsetFetchRes
     )
 
 
+def fetch_error(group_id: str, error: ApiError) -> OffsetFetchResponseGroup:
+    """A group that could not be looked at."""
+    return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=error.code)
+
+
 def fetched(index: int, committed: OffsetAndMetadata | None) -> OffsetFetchResponsePartitions:
     if committed is None:
         return OffsetFetchResponsePartitions(
@@ -153,7 +164,9 @@ def _all_of(partitions: Iterable[TopicPartition]) -> list[OffsetFetchRequestTopi
     ]
 
 
-def delete(shard: GroupShard, request: OffsetDeleteRequest, reply: Reply, result: Result) -> None:
+def delete(
+    shard: ShardState, request: OffsetDeleteRequest, reply: Reply, result: GroupResult
+) -> None:
     """Forget offsets, but not of topics that the group is reading."""
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -179,20 +192,25 @@ def delete(shard: GroupShard, request: OffsetDeleteRequest, reply: Reply, result
     result.reply(reply, OffsetDeleteResponse(topics=topics))
 
 
-def delete_group(shard: GroupShard, group_id: str, result: Result) -> ErrorCode:
+def delete_group(shard: ShardState, result: GroupResult, group_id: str) -> DeletableGroupResult:
     """Forget an empty group with all its offsets."""
     group = shard.groups.get(group_id)
     if group is None:
-        return ErrorCode.GROUP_ID_NOT_FOUND
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
     if not group.is_empty():
-        return ErrorCode.NON_EMPTY_GROUP
+        raise ApiError(ErrorCode.NON_EMPTY_GROUP)
     gone = [tombstone(group_id, partition) for partition in shard.offsets.of(group_id)]
     shard.append(result, *gone, *group.tombstones())
-    return ErrorCode.NONE
+    return DeletableGroupResult(group_id=group_id)
+
+
+def delete_error(group_id: str, error: ApiError) -> DeletableGroupResult:
+    """A group that could not be deleted."""
+    return DeletableGroupResult(group_id=group_id, error_code=error.code)
 
 
 def delete_offsets_of_topics(
-    shard: GroupShard, offsets: Iterable[GroupOffset], result: Result
+    shard: ShardState, offsets: Iterable[GroupOffset], result: GroupResult
 ) -> None:
     """Their topics were deleted; they mean nothing any more.
 
@@ -206,21 +224,18 @@ def delete_offsets_of_topics(
     shard.append(result, *gone)
 
 
-def delete_offsets_of_missing_topics(shard: GroupShard, result: Result) -> None:
+def delete_offsets_of_missing_topics(shard: ShardState, result: GroupResult) -> None:
     """The same after a load, for topics that went while nobody looked."""
     ids = {topic.name: topic.id for topic in result.image.topics.values()}
     gone = shard.offsets.without_topic(ids)
     shard.append(result, *(tombstone(group_id, partition) for group_id, partition in gone))
 
 
-def expire_offsets(shard: GroupShard, group_id: str, result: Result) -> int:
-    """Forget offsets that outlived their retention, then the group if nothing is left of it.
-
-    Returns how many offsets went.
-    """
+def expire_offsets(shard: ShardState, group_id: str, result: GroupResult) -> None:
+    """Forget offsets that outlived their retention, then the group if nothing is left of it."""
     group = shard.groups.get(group_id)
     if group is None:
-        return 0
+        return
     offsets = shard.offsets.of(group_id)
     is_read = group.subscription()
     expired = [
@@ -232,10 +247,10 @@ def expire_offsets(shard: GroupShard, group_id: str, result: Result) -> int:
     if len(expired) == len(offsets) and group.is_empty() and not group.is_joining():
         records += group.tombstones()
     shard.append(result, *records)
-    return len(expired)
+    shard.counts.expired_offsets += len(expired)
 
 
-def _is_expired(group: Group, committed: OffsetAndMetadata, result: Result) -> bool:
+def _is_expired(group: Group, committed: OffsetAndMetadata, result: GroupResult) -> bool:
     start_ms = group.offsets_expire_from(committed.commit_ms)
     if start_ms is None:
         return False

@@ -1,8 +1,8 @@
 """What can be asked about groups: lists and descriptions."""
 
-from headrace.core.errors import ErrorCode
+from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.classic.group import ClassicGroup, State
-from headrace.groups.shard import GroupShard
+from headrace.groups.shard_state import ShardState
 from headrace.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from headrace.protocol.messages.list_groups import ListedGroup
 
@@ -11,7 +11,7 @@ NOT_FOUND_SINCE = 6
 
 
 def list_groups(
-    shard: GroupShard, states: frozenset[str], types: frozenset[str]
+    shard: ShardState, states: frozenset[str], types: frozenset[str]
 ) -> list[ListedGroup]:
     """Groups in one of the states and of one of the types, both in small letters; empty: all."""
     return [
@@ -27,7 +27,7 @@ def list_groups(
     ]
 
 
-def describe_group(shard: GroupShard, group_id: str, api_version: int) -> DescribedGroup:
+def describe_group(shard: ShardState, group_id: str, api_version: int) -> DescribedGroup:
     """A classic group with its members; what they offer is shown once it is stable."""
     group = shard.groups.get(group_id)
     if not isinstance(group, ClassicGroup):
@@ -52,10 +52,10 @@ def describe_group(shard: GroupShard, group_id: str, api_version: int) -> Descri
     )
 
 
-def describe_error(group_id: str, code: ErrorCode) -> DescribedGroup:
+def describe_error(group_id: str, error: ApiError) -> DescribedGroup:
     """A group that could not be looked at."""
     return DescribedGroup(
-        error_code=code,
+        error_code=error.code,
         group_id=group_id,
         group_state="",
         protocol_type="",

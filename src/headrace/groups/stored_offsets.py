@@ -11,6 +11,7 @@ from uuid import UUID
 
 from headrace.core.ids import NO_TOPIC_ID, TopicPartition
 from headrace.groups.offsets import OffsetAndMetadata
+from headrace.groups.records import GroupRecord, decode
 
 _COMMIT: Final = b"\0\1"
 _VERSION_4: Final = b"\0\4"
@@ -27,6 +28,17 @@ class StoredOffset(NamedTuple):
     group_id: str
     partition: TopicPartition
     committed: OffsetAndMetadata
+
+
+class GroupRecordDecoder:
+    """Reads the records of one log."""
+
+    def __init__(self) -> None:
+        self._offsets = OffsetReader()
+
+    def decode(self, key: bytes, value: bytes | None) -> GroupRecord | StoredOffset | None:
+        """The record that was stored; None for a kind that this broker does not keep."""
+        return self._offsets.read(key, value) or decode(key, value)
 
 
 class OffsetReader:

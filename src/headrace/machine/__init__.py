@@ -1,8 +1,9 @@
-"""What a replicated state machine is, and the pending commands of one.
+"""Pure parts of replicated state machines: what is decided and not committed, and deadlines.
 
-Everything replicated works alike: *decide, append, commit, apply, reply*. This package offers
-that without any I/O: `Command`, `Decision` and the `Machine` protocol (`machine.interface`),
-and `PendingCommands` (`machine.pending_commands`), which keeps decided commands in order until
-their records are committed. Appending, flushing and agreeing with other nodes is left to the
-caller: `controller/` today, the coordinators and a Raft log later.
+For a state that is an immutable value (the controller's): `Command`, `Decision` and the `Machine`
+protocol (`machine.interface`), and `PendingCommands` (`machine.pending_commands`), which keeps
+decided commands in order until their records are committed. For any: `TimerQueue`
+(`machine.timer_queue`), deadlines by key without a clock. Appending, flushing, waiting and agreeing
+with other nodes is left to the callers: `controller/`, and `coordinator/` for states that are
+changed in place.
 """

@@ -233,7 +233,7 @@ class Node:
             self._listeners,
             cleaner.counts,
             maintenance.counts,
-            lambda: self._groups,
+            lambda: None if self._groups is None else self._groups.counts,
             flush_scheduler.flush_times,
             lag_monitor.lag,
         )

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
+from headrace.groups.partition_writer import PartitionWriter, send_replies
 
+from headrace.coordinator.result import EncodedRecord, PendingReply
 from headrace.groups.classic import expiry, syncing
 from headrace.groups.classic.group import ClassicGroup
 from headrace.groups.offsets import CommittedOffsets
-from headrace.groups.partition_writer import PartitionWriter, send_replies
-from headrace.groups.result import EncodedRecord, PendingReply, Result
+from headrace.groups.result import GroupResult
 from headrace.groups.shard import GroupShard
 from headrace.testing import Broker
 from tests.faults.groups.group_run import BROKER_SETTINGS, SESSION_MS, GroupRun
@@ -42,7 +43,7 @@ def answer_without_writing(monkeypatch: pytest.MonkeyPatch) -> None:
 def forget_offsets_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = GroupShard.loaded
 
-    def loaded(self: GroupShard, result: Result) -> None:
+    def loaded(self: GroupShard, result: GroupResult) -> None:
         self.offsets = CommittedOffsets()
         sound(self, result)
 
@@ -53,7 +54,7 @@ def give_everybody_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """All members get the share of one of them."""
     sound = syncing._assign
 
-    def assign(group: ClassicGroup, shares: dict[str, bytes], result: Result) -> None:
+    def assign(group: ClassicGroup, shares: dict[str, bytes], result: GroupResult) -> None:
         first = max(shares.values(), default=b"")
         sound(group, dict.fromkeys(group.members, first), result)
 
@@ -64,7 +65,7 @@ def let_nobody_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     """The dead stay members for ever."""
     sound = expiry.expire
 
-    def expire(group: ClassicGroup, result: Result) -> None:
+    def expire(group: ClassicGroup, result: GroupResult) -> None:
         for member in group.members.values():
             member.deadline_ms = result.now_ms + 60_000
         sound(group, result)

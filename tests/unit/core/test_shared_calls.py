@@ -13,7 +13,7 @@ from headrace.core.shared_calls import call_each
 SOURCE = Path(headrace.__file__).parent
 PACKAGES = (
     *("broker", "groups", "replication", "node", "controller", "metadata", "web", "text"),
-    *("gateway", "log"),
+    *("gateway", "log", "coordinator"),
 )
 
 # Loops over owners without a guard, and why an owner that raises costs the others nothing there.

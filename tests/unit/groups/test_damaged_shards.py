@@ -1,19 +1,14 @@
 """A part of `__consumer_offsets` that was damaged on disk: its groups wait, all others go on."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, TypeVar, cast
 
 import pytest
 
-from headrace.core.errors import ApiError, ErrorCode
-from headrace.groups import shards
-from headrace.groups.offsets_topic import partition_for
-from headrace.groups.shard import GroupShard
+from headrace.coordinator import shards
+from headrace.coordinator.internal_topic import partition_for
+from headrace.core.errors import ErrorCode
 from headrace.metadata.names import OFFSETS_TOPIC
-from headrace.protocol.compression import Codec
 from headrace.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headrace.protocol.messages.heartbeat import HeartbeatRequest
 from headrace.protocol.messages.list_groups import ListGroupsRequest
@@ -21,7 +16,6 @@ from tests.support.four_partitions import PATIENCE_SECONDS, Client
 from tests.support.group_wire import commit_request
 from tests.support.nodes import running_node
 
-T = TypeVar("T")
 GROUPS = [f"g{number}" for number in range(12)]
 SHARDS = 5
 COMMITTED = 0x5A5A
@@ -71,64 +65,3 @@ async def test_groups_of_a_damaged_shard_are_told_to_wait_until_it_can_be_read_a
             while (await client.committed(GROUPS[0]))[0]:
                 await asyncio.sleep(0.02)
         assert [await client.committed(group) for group in GROUPS] == [(0, COMMITTED)] * 12
-
-
-class _Replicas:
-    """One partition, or none."""
-
-    def __init__(self) -> None:
-        self.partition: Any = None
-
-    def find(self, *_: object) -> Any:
-        return self.partition
-
-    def is_offline(self, *_: object) -> bool:
-        return False
-
-    async def in_worker(self, call: Callable[[], T]) -> T:
-        return call()
-
-
-class _Topic:
-    def partition_count(self) -> int:
-        return 1
-
-
-async def test_a_shard_that_is_made_anew_is_not_taken_for_the_one_that_failed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(shards, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(shards, "RETRY_PAUSES", 0)
-    tried = asyncio.Event()
-
-    async def damaged_load(*_: object) -> GroupShard:
-        tried.set()
-        raise OSError("damaged")
-
-    monkeypatch.setattr(shards, "load", damaged_load)
-    found = _Replicas()
-
-    def partition(end: int) -> Any:
-        return SimpleNamespace(
-            closed=False, log=SimpleNamespace(log_start_offset=0, log_end_offset=end)
-        )
-
-    found.partition = partition(5)
-    table = shards.ShardTable(
-        cast(Any, _Topic()),
-        cast(Any, found),
-        Codec.NONE,
-        on_loaded=lambda _: None,
-        on_failure=lambda *_: None,
-    )
-    table.load_all()
-    await tried.wait()
-    with pytest.raises(ApiError) as refused:
-        table.find("g")
-    assert refused.value.code == WAIT
-    found.partition = None  # deleted
-    for _ in range(5):
-        await asyncio.sleep(0.001)
-    found.partition = partition(0)  # and made anew, without a record
-    assert table.find("g").partition is found.partition
-    await table.close()

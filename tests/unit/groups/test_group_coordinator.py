@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from headrace.core.errors import ErrorCode, StorageError
-from headrace.groups import group_timers
+from headrace.groups import shard as shard_module
 from headrace.groups.group_coordinator import GroupCoordinator
 from headrace.groups.shard import GroupShard
 from headrace.log.partition_log import AppendInfo, PartitionLog
@@ -166,12 +166,12 @@ async def test_others_are_answered_while_offsets_of_a_deleted_topic_are_forgotte
         await client.prepare()
         for group in groups:
             assert await client.commit(7, group) == ErrorCode.NONE
-        monkeypatch.setattr(group_timers, "OFFSETS_PER_SLICE", 1)
+        monkeypatch.setattr(shard_module, "OFFSETS_PER_SLICE", 1)
         seen: list[int] = []
 
         async def look_again_and_again() -> None:
             while True:
-                loaded = node.services.groups._shards.get(0)
+                loaded = node.services.groups.runtime.shards.get(0)
                 assert loaded is not None
                 await other.call(FindCoordinatorRequest(key="g"), 2)
                 seen.append(len(loaded.shard.offsets))
@@ -209,7 +209,7 @@ async def test_nobody_is_told_what_is_not_yet_on_disk(tmp_path: Path) -> None:
         assert await writer.commit(1) == ErrorCode.NONE
         executor.open.clear()
         writing = asyncio.create_task(writer.commit(2))
-        while node.services.groups.commits < 2:
+        while node.services.groups.counts.commits < 2:
             await asyncio.sleep(0)
         reading = asyncio.create_task(reader.committed())
         await asyncio.wait((writing, reading), timeout=0.1)

@@ -9,7 +9,7 @@ from headrace.core.ids import TopicPartition
 from headrace.groups import offset_requests
 from headrace.groups.offsets import OffsetAndMetadata, commit_record, committed_in
 from headrace.groups.records import decode, encode
-from headrace.groups.result import Result
+from headrace.groups.result import GroupResult
 from headrace.groups.settings import GroupSettings
 from headrace.metadata.image import Image, Topic
 from headrace.protocol.messages.offset_delete import (
@@ -221,15 +221,19 @@ def test_only_an_empty_group_can_be_deleted() -> None:
     first, second = world.stable_pair()
     commit(world, 5, member_id=first, generation=2)
     result = world.new_result()
-    assert offset_requests.delete_group(world.shard, GROUP, result) is ErrorCode.NON_EMPTY_GROUP
+    with pytest.raises(ApiError) as refused:
+        offset_requests.delete_group(world.shard, result, GROUP)
+    assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
     world.leave((first, None), (second, None))
     result = world.new_result()
-    assert offset_requests.delete_group(world.shard, GROUP, result) is ErrorCode.NONE
+    assert offset_requests.delete_group(world.shard, result, GROUP).error_code == ErrorCode.NONE
     world.finish(result)
     assert committed(world) is None
     assert not world.replayed().groups
     result = world.new_result()
-    assert offset_requests.delete_group(world.shard, GROUP, result) is ErrorCode.GROUP_ID_NOT_FOUND
+    with pytest.raises(ApiError) as unknown:
+        offset_requests.delete_group(world.shard, result, GROUP)
+    assert unknown.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_offsets_of_deleted_topics_go_also_when_nobody_looked() -> None:
@@ -237,7 +241,9 @@ def test_offsets_of_deleted_topics_go_also_when_nobody_looked() -> None:
     for topic in ("kept", "gone", "made anew"):
         commit(world, 5, topic=topic)
     topics = {"kept": Topic("kept", UUID(int=1)), "made anew": Topic("made anew", UUID(int=2))}
-    result = Result(world.now_ms, world.now_ms, world.settings, Image("cluster", topics=topics))
+    result = GroupResult(
+        world.now_ms, world.now_ms, world.settings, Image("cluster", topics=topics)
+    )
     offset_requests.delete_offsets_of_missing_topics(world.shard, result)
     world.finish(result)
     assert [committed(world, topic=topic) for topic in ("kept", "gone", "made anew")] == [

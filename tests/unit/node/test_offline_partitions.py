@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.coordinator.internal_topic import partition_for
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import TopicPartition
-from headrace.groups.offsets_topic import partition_for
 from headrace.log.checkpoints import read_offsets
 from headrace.log.compaction.checkpoint import CLEANER_OFFSETS, CleanerCheckpoint
 from headrace.log.compaction.runner import InlineCompactor

@@ -3,7 +3,7 @@
 from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.topic_view import NOT_ASKED, authorized_operations
-from headrace.core.errors import ErrorCode
+from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.queries import describe_error
 from headrace.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -23,7 +23,7 @@ def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -> None
         if ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
             allowed.append(group_id)
         else:
-            refused.append(describe_error(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            refused.append(describe_error(group_id, ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)))
 
     def answer(groups: list[DescribedGroup]) -> None:
         for group in groups:

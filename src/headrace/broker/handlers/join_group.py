@@ -2,9 +2,9 @@
 
 from headrace.broker.group_requests import client_info
 from headrace.broker.request import RequestContext
+from headrace.broker.request_timer import TimedReply
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
-from headrace.groups.partition_writer import TimedReply
 from headrace.protocol.message import Message
 from headrace.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from headrace.security.authorizer import AclOperation, ResourceType
@@ -28,7 +28,7 @@ def join_group(ctx: RequestContext, request: JoinGroupRequest) -> None:
             response.protocol_name = ""
         ctx.reply(response)
 
-    reply = TimedReply(answer, pause_timer=ctx.pause_timer, resume_timer=ctx.resume_timer)
+    reply = TimedReply(ctx, answer)
     try:
         ctx.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
         ctx.services.groups.join(request, client_info(ctx, request.group_instance_id), reply)

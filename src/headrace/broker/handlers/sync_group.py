@@ -2,9 +2,9 @@
 
 from headrace.broker.group_requests import reply_callback
 from headrace.broker.request import RequestContext
+from headrace.broker.request_timer import TimedReply
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
-from headrace.groups.partition_writer import TimedReply
 from headrace.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from headrace.security.authorizer import AclOperation, ResourceType
 
@@ -25,6 +25,6 @@ def sync_group(ctx: RequestContext, request: SyncGroupRequest) -> None:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     ctx.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
     answer = reply_callback(ctx, request, _refuse)
-    reply = TimedReply(answer, pause_timer=ctx.pause_timer, resume_timer=ctx.resume_timer)
+    reply = TimedReply(ctx, answer)
     ctx.services.groups.sync(request, reply)
     reply.pause_timer_unless_decided()

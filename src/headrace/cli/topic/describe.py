@@ -42,12 +42,7 @@ def describe(
 
 def gather(client: "Client", topic: str, *, all_configs: bool) -> dict[str, Any]:
     """Everything the command shows, as plain values."""
-    from headrace.client import (
-        EARLIEST,
-        LATEST,
-        ConfigResource,
-        ConfigResourceType,
-    )
+    from headrace.client import EARLIEST, LATEST, ConfigResource, ResourceType
     from headrace.core.config_keys import ConfigSource
     from headrace.core.ids import TopicPartition
 
@@ -56,7 +51,7 @@ def gather(client: "Client", topic: str, *, all_configs: bool) -> dict[str, Any]
     starts = client.admin.list_offsets(dict.fromkeys(all_partitions, EARLIEST))
     ends = client.admin.list_offsets(dict.fromkeys(all_partitions, LATEST))
     held = bytes_on_disk(client)
-    resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+    resource = ConfigResource(ResourceType.TOPIC, topic)
     configs = client.admin.describe_configs([resource])[resource]
     return {
         "topic": topic,

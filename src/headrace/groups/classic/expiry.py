@@ -9,12 +9,12 @@ from headrace.groups.classic.rebalance import (
     rebalance_timed_out,
     remove_member,
 )
-from headrace.groups.result import Result
+from headrace.groups.result import GroupResult
 
 logger = logging.getLogger(__name__)
 
 
-def expire(group: ClassicGroup, result: Result) -> None:
+def expire(group: ClassicGroup, result: GroupResult) -> None:
     """Drop whoever was silent for too long, and go on with a rebalance that waited enough."""
     now_ms = result.now_ms
     lapsed = [
@@ -48,7 +48,7 @@ def expire(group: ClassicGroup, result: Result) -> None:
         _sync_timed_out(group, result)
 
 
-def _sync_timed_out(group: ClassicGroup, result: Result) -> None:
+def _sync_timed_out(group: ClassicGroup, result: GroupResult) -> None:
     """Members that took the generation and never asked for their share have gone."""
     group.sync_deadline_ms = None
     missing = [each for each in group.pending_sync_members if each in group.members]

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import Enum
 
+from headrace.coordinator.result import Reply
 from headrace.core.errors import ApiError, ErrorCode, MalformedMessage
 from headrace.groups.classic.member import ClassicMember, Protocols
 from headrace.groups.records import GroupRecord
-from headrace.groups.result import Reply
 from headrace.protocol.schemas.consumer_protocol import (
     METADATA_ITEMS_MAX,
     ConsumerProtocolSubscription,

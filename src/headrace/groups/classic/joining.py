@@ -3,6 +3,7 @@
 from copy import copy
 from dataclasses import replace
 
+from headrace.coordinator.result import Reply
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.groups.classic.group import ClassicGroup, State
 from headrace.groups.classic.member import ClassicMember, Protocols
@@ -16,7 +17,7 @@ from headrace.groups.classic.rebalance import (
     restart_session_timer,
 )
 from headrace.groups.records import GroupRecord
-from headrace.groups.result import ClientInfo, Reply, Result
+from headrace.groups.result import ClientInfo, GroupResult
 from headrace.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
@@ -27,7 +28,11 @@ SKIP_ASSIGNMENT_SINCE = 9
 
 
 def join(
-    group: ClassicGroup, request: JoinGroupRequest, client: ClientInfo, reply: Reply, result: Result
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    client: ClientInfo,
+    reply: Reply,
+    result: GroupResult,
 ) -> None:
     """Take a member in; its answer comes when the rebalance is through, or at once."""
     response = _join(group, request, client, reply, result)
@@ -36,7 +41,11 @@ def join(
 
 
 def _join(
-    group: ClassicGroup, request: JoinGroupRequest, client: ClientInfo, reply: Reply, result: Result
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    client: ClientInfo,
+    reply: Reply,
+    result: GroupResult,
 ) -> JoinGroupResponse | None:
     """The answer, where there is one already."""
     member_id = request.member_id
@@ -91,7 +100,7 @@ def _add(
     client: ClientInfo,
     member_id: str,
     reply: Reply,
-    result: Result,
+    result: GroupResult,
 ) -> None:
     member = ClassicMember(
         member_id,
@@ -116,7 +125,7 @@ def _rejoin(
     request: JoinGroupRequest,
     protocols: Protocols,
     reply: Reply,
-    result: Result,
+    result: GroupResult,
 ) -> JoinGroupResponse | None:
     """A known member joins again: mostly because a rebalance is on, else to start one."""
     member = group.members[request.member_id]
@@ -140,7 +149,7 @@ def _update(
     request: JoinGroupRequest,
     protocols: Protocols,
     reply: Reply,
-    result: Result,
+    result: GroupResult,
 ) -> None:
     member.protocols = protocols
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -159,7 +168,7 @@ def _replace_static(
     protocols: Protocols,
     client: ClientInfo,
     reply: Reply,
-    result: Result,
+    result: GroupResult,
 ) -> JoinGroupResponse | None:
     """A static member comes back under a new id: it takes its old place (KIP-345)."""
     instance_id = request.group_instance_id
@@ -212,7 +221,7 @@ def _record_with_successor(
 
 
 def _replace_member_id(
-    group: ClassicGroup, instance_id: str, new_id: str, result: Result
+    group: ClassicGroup, instance_id: str, new_id: str, result: GroupResult
 ) -> ClassicMember:
     """Put the instance under its new id and fence whoever still uses the old one."""
     old_id = group.instances[instance_id]

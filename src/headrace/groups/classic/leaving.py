@@ -7,12 +7,12 @@ from headrace.groups.classic.rebalance import (
     rebalance_or_complete,
     remove_member,
 )
-from headrace.groups.result import Result
+from headrace.groups.result import GroupResult
 from headrace.protocol.messages.leave_group import MemberIdentity, MemberResponse
 
 
 def leave(
-    group: ClassicGroup, members: list[MemberIdentity], result: Result
+    group: ClassicGroup, members: list[MemberIdentity], result: GroupResult
 ) -> list[MemberResponse]:
     """Remove each of them; the outcome of each is a value."""
     responses = [
@@ -31,7 +31,7 @@ def leave(
     return responses
 
 
-def _remove(group: ClassicGroup, identity: MemberIdentity, result: Result) -> ErrorCode:
+def _remove(group: ClassicGroup, identity: MemberIdentity, result: GroupResult) -> ErrorCode:
     member_id, instance_id = identity.member_id, identity.group_instance_id
     if not member_id:
         # An operator removes a static member and need not know the id it has at present.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headrace.groups.result import Reply
+from headrace.coordinator.result import Reply
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names and metadata of the assignors a member offers, the best liked first."""

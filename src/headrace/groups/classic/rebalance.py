@@ -5,7 +5,7 @@ import logging
 from headrace.core.errors import ErrorCode
 from headrace.groups.classic.group import ClassicGroup, State
 from headrace.groups.classic.member import ClassicMember
-from headrace.groups.result import Result
+from headrace.groups.result import GroupResult
 from headrace.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from headrace.protocol.messages.sync_group import SyncGroupResponse
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 REBALANCEABLE = (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY)
 
 
-def rebalance_or_complete(group: ClassicGroup, result: Result, reason: str) -> None:
+def rebalance_or_complete(group: ClassicGroup, result: GroupResult, reason: str) -> None:
     """Something changed: begin a rebalance, or see if the one under way is through."""
     if group.state in REBALANCEABLE:
         prepare_rebalance(group, result, reason)
@@ -22,7 +22,7 @@ def rebalance_or_complete(group: ClassicGroup, result: Result, reason: str) -> N
         maybe_complete_join(group, result)
 
 
-def prepare_rebalance(group: ClassicGroup, result: Result, reason: str) -> None:
+def prepare_rebalance(group: ClassicGroup, result: GroupResult, reason: str) -> None:
     """Call everybody back: members learn of it from their heartbeats and join again."""
     if group.state is State.COMPLETING_REBALANCE:
         for member in group.members.values():
@@ -50,7 +50,7 @@ def prepare_rebalance(group: ClassicGroup, result: Result, reason: str) -> None:
         group.join_deadline_ms = result.now_ms + group.rebalance_timeout_ms()
 
 
-def maybe_complete_join(group: ClassicGroup, result: Result) -> None:
+def maybe_complete_join(group: ClassicGroup, result: GroupResult) -> None:
     """Go on as soon as everybody is there; an initial delay is waited out."""
     if (
         group.state is State.PREPARING_REBALANCE
@@ -60,7 +60,7 @@ def maybe_complete_join(group: ClassicGroup, result: Result) -> None:
         complete_join(group, result)
 
 
-def rebalance_timed_out(group: ClassicGroup, result: Result) -> None:
+def rebalance_timed_out(group: ClassicGroup, result: GroupResult) -> None:
     """The initial delay or the rebalance timeout has passed."""
     if group.extension_ms and group.member_added:
         group.member_added = False
@@ -71,7 +71,7 @@ def rebalance_timed_out(group: ClassicGroup, result: Result) -> None:
     complete_join(group, result)
 
 
-def complete_join(group: ClassicGroup, result: Result) -> None:
+def complete_join(group: ClassicGroup, result: GroupResult) -> None:
     """Begin the next generation with those who came; static members may be late."""
     group.join_deadline_ms = group.extension_ms = None
     for member in [each for each in group.members.values() if each.join_reply is None]:
@@ -109,7 +109,7 @@ def _elect_leader(group: ClassicGroup) -> bool:
     return leader is not None and leader.join_reply is not None
 
 
-def _become_empty(group: ClassicGroup, result: Result) -> None:
+def _become_empty(group: ClassicGroup, result: GroupResult) -> None:
     group.protocol = None
     group.read_subscriptions()
     group.transition_to(State.EMPTY, result.time_ms)
@@ -117,7 +117,7 @@ def _become_empty(group: ClassicGroup, result: Result) -> None:
     result.append(group.record())
 
 
-def remove_member(group: ClassicGroup, member_id: str, result: Result) -> None:
+def remove_member(group: ClassicGroup, member_id: str, result: GroupResult) -> None:
     """Take a member out; whoever still waits for its answers is told to come in anew."""
     member = group.members[member_id]
     reply, member.join_reply = member.join_reply, None
@@ -127,12 +127,12 @@ def remove_member(group: ClassicGroup, member_id: str, result: Result) -> None:
     group.remove(member_id)
 
 
-def restart_session_timer(member: ClassicMember, result: Result) -> None:
+def restart_session_timer(member: ClassicMember, result: GroupResult) -> None:
     """A sign of life: a whole session from now on."""
     member.deadline_ms = result.now_ms + member.session_timeout_ms
 
 
-def fail_sync(member: ClassicMember, result: Result, code: ErrorCode) -> None:
+def fail_sync(member: ClassicMember, result: GroupResult, code: ErrorCode) -> None:
     reply, member.sync_reply = member.sync_reply, None
     if reply is not None:
         restart_session_timer(member, result)

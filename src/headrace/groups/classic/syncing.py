@@ -2,18 +2,19 @@
 
 import logging
 
+from headrace.coordinator.result import Reply
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.groups.classic.group import ClassicGroup, State
 from headrace.groups.classic.member import ClassicMember
 from headrace.groups.classic.rebalance import fail_sync, prepare_rebalance, restart_session_timer
-from headrace.groups.result import Reply, Result
+from headrace.groups.result import GroupResult
 from headrace.protocol.messages.heartbeat import HeartbeatRequest
 from headrace.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 logger = logging.getLogger(__name__)
 
 
-def sync(group: ClassicGroup, request: SyncGroupRequest, reply: Reply, result: Result) -> None:
+def sync(group: ClassicGroup, request: SyncGroupRequest, reply: Reply, result: GroupResult) -> None:
     """Park the member until the leader has assigned; the leader's own sync sets them all free."""
     group.check_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
@@ -41,7 +42,7 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, reply: Reply, result: R
         )
 
 
-def _assign(group: ClassicGroup, assignments: dict[str, bytes], result: Result) -> None:
+def _assign(group: ClassicGroup, assignments: dict[str, bytes], result: GroupResult) -> None:
     """The generation is complete: written down first, then told to whoever waits."""
     try:
         result.append(group.record(assignments, result.time_ms))
@@ -77,7 +78,7 @@ def _differs(asked: str | None, ours: str | None) -> bool:
     return asked is not None and ours is not None and asked != ours
 
 
-def heartbeat(group: ClassicGroup, request: HeartbeatRequest, result: Result) -> None:
+def heartbeat(group: ClassicGroup, request: HeartbeatRequest, result: GroupResult) -> None:
     """Extend the member's session; raises what it has to do instead of going on."""
     group.check_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
@@ -89,7 +90,7 @@ def heartbeat(group: ClassicGroup, request: HeartbeatRequest, result: Result) ->
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def offsets_committed(group: ClassicGroup, member_id: str, result: Result) -> None:
+def offsets_committed(group: ClassicGroup, member_id: str, result: GroupResult) -> None:
     """A commit is a sign of life too."""
     member = group.members.get(member_id)
     if member is not None and group.state in (State.STABLE, State.PREPARING_REBALANCE):

@@ -6,17 +6,17 @@ What is not in the page cache, as after the machine's start, is brought in by a 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Final
+from struct import Struct
+from typing import Any, Final, TypeVar
 
+from headrace.coordinator.shard import CoordinatorShard, RecordDecoder
 from headrace.core.errors import CorruptBatch
 from headrace.core.ids import Offset
-from headrace.groups.records import decode
-from headrace.groups.shard import GroupShard
-from headrace.groups.stored_offsets import OffsetReader
 from headrace.log.page_cache import CACHED_READS_ONLY, NotInPageCache
 from headrace.log.partition_log import PartitionLog
 from headrace.protocol.records.decode import Record, decode_payload, record_payload
-from headrace.protocol.records.header import crc_matches, iterate_headers
+from headrace.protocol.records.encode import ControlType
+from headrace.protocol.records.header import BatchHeader, crc_matches, iterate_headers
 from headrace.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -26,41 +26,54 @@ RECORDS_PER_SLICE = 1_000
 # How often parts of one stretch are brought in; then the disk is waited for.
 ROUNDS_MAX: Final = 40
 
+_CONTROL_KEY: Final = Struct(">hh")
+
 InWorker = Callable[[Callable[[], None]], Awaitable[None]]
+R = TypeVar("R")
 
 
-async def load(partition: Partition, in_worker: InWorker) -> GroupShard:
-    """Replay everything that is written; raises what the disk or a damaged batch does."""
-    shard = GroupShard()
-    reader = OffsetReader()
+async def load(
+    partition: Partition,
+    shard: CoordinatorShard[R, Any],
+    decoder: RecordDecoder[R],
+    in_worker: InWorker,
+    is_wanted: Callable[[], bool],
+) -> bool:
+    """Replay everything that is written; raises what the disk or a damaged batch does.
+
+    False if it stopped half way, since the shard is wanted no more.
+    """
     left = RECORDS_PER_SLICE
     log = partition.log
     position, end = log.log_start_offset, log.log_end_offset
     while position < end:
         data = await _read(log, position, end, in_worker)
+        if not is_wanted():
+            return False
         if not data:
             break
-        for record in _records(memoryview(data), position):
-            _apply(shard, reader, record, partition)
+        for header, record in _records(memoryview(data), position):
+            _replay(shard, decoder, header, record, partition)
             left -= 1
             if not left:
                 left = RECORDS_PER_SLICE
                 await asyncio.sleep(0)
+                if not is_wanted():
+                    return False
         position = _end(data)
-    return shard
+    return is_wanted()
 
 
-def _records(data: memoryview, position: Offset) -> Iterator[Record]:
+def _records(data: memoryview, position: Offset) -> Iterator[tuple[BatchHeader, Record]]:
     for at, header in iterate_headers(data):
         if not crc_matches(data, at, header):
             # A group that goes on from a wrong offset is worse than one that has to wait.
             raise CorruptBatch(
                 f"the batch at offset {header.base_offset} does not match its checksum"
             )
-        if not header.is_control:
-            for record in decode_payload(record_payload(data, header, at), header):
-                if record.offset >= position:
-                    yield record
+        for record in decode_payload(record_payload(data, header, at), header):
+            if record.offset >= position:
+                yield header, record
 
 
 def _end(data: bytes) -> Offset:
@@ -81,21 +94,32 @@ async def _read(log: PartitionLog, position: Offset, end: Offset, in_worker: InW
     return log.read(position, READ_BYTES, end)
 
 
-def _apply(shard: GroupShard, reader: OffsetReader, record: Record, partition: Partition) -> None:
+def _replay(
+    shard: CoordinatorShard[R, Any],
+    decoder: RecordDecoder[R],
+    header: BatchHeader,
+    record: Record,
+    partition: Partition,
+) -> None:
     if record.key is None:
         return
     try:
-        stored = reader.read(record.key, record.value)
-        if stored is not None:
-            shard.put_offset(*stored)
+        if header.is_control:
+            _replay_control(shard, header, record.key)
             return
-        decoded = decode(record.key, record.value)
+        decoded = decoder.decode(record.key, record.value)
         if decoded is not None:
-            shard.replay(decoded)
+            shard.replay(decoded, header.producer_id if header.is_transactional else -1)
     except Exception as error:  # whatever it is: one record must not take the whole shard with it
         logger.error(
-            "skipped a group record: partition=%s offset=%d error=%s",
+            "skipped a record: partition=%s offset=%d error=%s",
             partition.id,
             record.offset,
             repr(error),
         )
+
+
+def _replay_control(shard: CoordinatorShard[R, Any], header: BatchHeader, key: bytes) -> None:
+    _, kind = _CONTROL_KEY.unpack_from(key)
+    if kind in (ControlType.ABORT, ControlType.COMMIT):
+        shard.replay_marker(header.producer_id, header.producer_epoch, kind == ControlType.COMMIT)

@@ -1,10 +1,11 @@
-"""A shard's way to its log: what a turn of the event loop decides is appended as one batch.
+"""The log of a shard: what a turn of the event loop decides is appended as one batch.
 
-    step --write--> records of this turn --append--> log --high watermark--> answers leave
+    operation --write--> records of this turn --append--> log --high watermark--> replies leave
 
-Answers leave in order, each when everything decided before it is committed, so nobody is told
-what a crash may take back. If an append fails, or what was appended will never be committed, the
-journal is done for: all who wait are refused and its owner builds the shard anew from the log.
+Replies leave in order, each when everything decided before it is committed, so nobody is told
+what a crash may take back. If an append fails, or what was appended will never be committed, or
+the partition is no longer led here, the writer is done for: all who wait are refused. Its owner
+builds the shard anew from the log.
 """
 
 import asyncio
@@ -13,12 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import cast
 
+from headrace.coordinator.result import EncodedRecord, PendingReply, ReplyCallback, WaitingReply
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
-from headrace.core.ids import Offset
+from headrace.core.ids import LeaderEpoch, Offset
 from headrace.core.shared_calls import call_each
-from headrace.groups.result import EncodedRecord, PendingReply
 from headrace.protocol.compression import Codec
-from headrace.protocol.message import Message
 from headrace.protocol.messages.heartbeat import HeartbeatResponse
 from headrace.protocol.records.encode import BatchBuilder
 from headrace.protocol.records.header import parse_header
@@ -26,56 +26,12 @@ from headrace.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
 
-ReplyCallback = Callable[[Message | ApiError], None]
-"""What a token is here: called once, with the answer or with why there is none."""
-
-
-class TimedReply:
-    """A reply to a request that a group may let wait for its other members.
-
-    Knows when that wait is over: once the group has decided, what is left is the coordinator's
-    own time. `parked` and `resumed` are called around the wait, if there is one.
-    """
-
-    __slots__ = ("_is_decided", "_is_paused", "_pause_timer", "_reply", "_resume_timer")
-
-    def __init__(
-        self,
-        reply: ReplyCallback,
-        *,
-        pause_timer: Callable[[], None],
-        resume_timer: Callable[[], None],
-    ) -> None:
-        self._reply = reply
-        self._pause_timer = pause_timer
-        self._resume_timer = resume_timer
-        self._is_paused = False
-        self._is_decided = False
-
-    def pause_timer_unless_decided(self) -> None:
-        """The request has been handed to its group."""
-        if not self._is_decided:
-            self._is_paused = True
-            self._pause_timer()
-
-    def decided(self) -> None:
-        """The group knows the answer."""
-        self._is_decided = True
-        if self._is_paused:
-            self._is_paused = False
-            self._resume_timer()
-
-    def __call__(self, outcome: Message | ApiError) -> None:
-        self.decided()
-        self._reply(outcome)
-
-
 BATCH_BYTES_MAX = 1_000_000
 """A turn that decides more than this is appended in several batches."""
 
 ACKS_ALL = -1
 _NO_RESPONSE = HeartbeatResponse()
-"""Any answer: who waits for the journal to settle does not look at it."""
+"""Any response: who waits for all that was written does not look at it."""
 
 # What Kafka tells members when their coordinator's log fails.
 _COORDINATOR_ERRORS = {
@@ -87,28 +43,39 @@ _COORDINATOR_ERRORS = {
 
 
 class PartitionWriter:
-    """Appends to one partition of `__consumer_offsets`."""
+    """Appends to one partition, in one leader epoch."""
 
     def __init__(
-        self, partition: Partition, codec: Codec, on_failure: Callable[[ErrorCode], None]
+        self,
+        partition: Partition,
+        leader_epoch: LeaderEpoch,
+        codec: Codec,
+        on_failure: Callable[[ErrorCode], None],
     ) -> None:
         self._partition = partition
+        self._leader_epoch = leader_epoch
         self._codec = codec
         self._on_failure = on_failure
         self._full: list[BatchBuilder] = []
         self._batch = BatchBuilder()
         self._replies: list[PendingReply] = []
+        # Replies whose records are appended and not committed, by the order of the appends.
+        self._uncommitted: dict[int, list[PendingReply]] = {}
+        self._appends = 0
         self._end = partition.log.log_end_offset
         self._scheduled = False
         self.failed = False
 
     def write(
-        self, records: Iterable[EncodedRecord], replies: Sequence[PendingReply], time_ms: int
+        self, records: Sequence[EncodedRecord], replies: Sequence[PendingReply], time_ms: int
     ) -> None:
-        """Append in this turn's batch; the answers leave when it is committed."""
+        """Append in this turn's batch; the replies leave when it is committed."""
         for reply, _ in replies:
-            if isinstance(reply, TimedReply):
+            if isinstance(reply, WaitingReply):
                 reply.decided()
+        if self.failed:
+            fail_replies(replies, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
         batch = self._batch
         for key, value in records:
             if batch.size >= BATCH_BYTES_MAX:
@@ -125,58 +92,82 @@ class PartitionWriter:
 
     @property
     def is_committed(self) -> bool:
-        """Whether all that was written is committed, or never will be."""
-        return self.failed or (not self._scheduled and self._partition.is_committed(self._end))
+        """Whether all that was written is committed."""
+        return not self._scheduled and self._partition.is_committed(self._end)
 
     def when_committed(self, call: ReplyCallback) -> None:
-        """Call once that is so."""
+        """Call once that is so, or with why it never will be."""
         replies = [PendingReply(call, _NO_RESPONSE)]
         if self._scheduled:
             self._replies += replies
         else:
             self._reply_when_committed(replies)
 
+    def append_now(self) -> None:
+        """What was decided in this turn so far is whole: it need not go with what failed."""
+        if self._scheduled:
+            self._append()
+
+    def close(self, code: ErrorCode) -> None:
+        """Write nothing more; nothing of what is not committed by now is answered.
+
+        It may be committed all the same, by whoever leads the partition next.
+        """
+        self.failed = True
+        waiting = [*self._uncommitted.values(), self._replies]
+        self._uncommitted, self._replies = {}, []
+        self._full, self._batch = [], BatchBuilder()
+        fail_replies((reply for replies in waiting for reply in replies), code)
+
     def _append(self) -> None:
-        self._scheduled = False
-        if self.failed:
+        if self.failed or not self._scheduled:
             return
+        self._scheduled = False
         replies, self._replies = self._replies, []
         batches, self._full = [*self._full, self._batch], []
         self._batch = BatchBuilder()
         try:
+            if self._partition.leader_epoch != self._leader_epoch:
+                # What was decided in one epoch must not be written in another: somebody else
+                # may have led and written in between.
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             for builder in batches:
                 data = builder.build(self._codec)
                 with memoryview(data) as view:
                     info = self._partition.append([(0, parse_header(data))], view, ACKS_ALL)
                 self._end = Offset(info.last_offset + 1)
         except HeadraceError as error:
-            self._fail(error.code, replies)
+            self._replies = replies
+            self._fail(error.code)
         else:
             self._reply_when_committed(replies)
 
     def _reply_when_committed(self, replies: list[PendingReply]) -> None:
-        if self._partition.is_committed(self._end):
+        if self.failed:
+            fail_replies(replies, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif self._partition.is_committed(self._end):
             send_replies(replies)
         else:
-            self._partition.when_committed(self._end, partial(self._committed, replies))
+            self._appends += 1
+            self._uncommitted[self._appends] = replies
+            self._partition.when_committed(self._end, partial(self._committed, self._appends))
 
-    def _committed(self, replies: list[PendingReply], outcome: ErrorCode) -> None:
-        if outcome is ErrorCode.NONE:
-            send_replies(replies)
+    def _committed(self, append: int, outcome: ErrorCode) -> None:
+        if outcome is not ErrorCode.NONE:
+            self._fail(outcome)
         else:
-            self._fail(outcome, replies)
+            # Those of a writer that was closed are answered already.
+            send_replies(self._uncommitted.pop(append, ()))
 
-    def _fail(self, code: ErrorCode, replies: list[PendingReply]) -> None:
-        fail_replies([*replies, *self._replies], code)
-        self._replies = []
+    def _fail(self, code: ErrorCode) -> None:
         if not self.failed:
-            self.failed = True
+            self.close(code)
             self._on_failure(code)
 
 
 def send_replies(replies: Iterable[PendingReply]) -> None:
     call_each(
-        logger, "an answer", replies, lambda each: cast(ReplyCallback, each.reply)(each.response)
+        logger, "a response", replies, lambda each: cast(ReplyCallback, each.reply)(each.response)
     )
 
 

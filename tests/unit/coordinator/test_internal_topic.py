@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.groups.offsets_topic import partition_for, string_hash
+from headrace.coordinator.internal_topic import partition_for, string_hash
 
 
 @pytest.mark.parametrize(

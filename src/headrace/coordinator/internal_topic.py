@@ -1,4 +1,4 @@
-"""The topic that groups are kept in: created on first need, and which partition is whose."""
+"""The topic that a coordinator keeps its state in: created on first need, a partition per key."""
 
 import asyncio
 import logging
@@ -6,16 +6,14 @@ from functools import lru_cache
 
 from headrace.controller.commands import CreateTopics, TopicToCreate
 from headrace.controller.controller import Controller
-from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError, ErrorCode
-from headrace.metadata.names import OFFSETS_TOPIC
 
 logger = logging.getLogger(__name__)
 
 
 @lru_cache(maxsize=4096)
 def string_hash(text: str) -> int:
-    """Java's `String.hashCode`, which decides which coordinator a group has."""
+    """Java's `String.hashCode`, which decides which coordinator a key has."""
     value = 0
     data = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(data[::2], data[1::2], strict=True):
@@ -23,29 +21,28 @@ def string_hash(text: str) -> int:
     return value - (1 << 32) if value & 0x80000000 else value
 
 
-def partition_for(group_id: str, count: int) -> int:
+def partition_for(key: str, count: int) -> int:
     """Kafka's rule; the one number without a positive counterpart counts as 0."""
-    value = string_hash(group_id)
+    value = string_hash(key)
     return 0 if value == -(1 << 31) else abs(value) % count
 
 
-class OffsetsTopic:
-    """`__consumer_offsets` as the metadata shows it."""
+class InternalTopic:
+    """A coordinator's topic as the metadata shows it."""
 
-    def __init__(self, controller: Controller, config: BrokerConfig) -> None:
+    def __init__(self, controller: Controller, topic: TopicToCreate) -> None:
         self._controller = controller
-        self._config = config
+        self._topic = topic
         self._creation: asyncio.Task[None] | None = None
 
     def partition_count(self) -> int | None:
         """None while the topic does not exist."""
-        topic = self._controller.image.topics.get(OFFSETS_TOPIC)
+        topic = self._controller.image.topics.get(self._topic.name)
         return None if topic is None else len(topic.partitions)
 
-    def partition_of(self, group_id: str) -> int:
-        """Where a group belongs, also before the topic exists."""
-        count = self.partition_count() or self._config.offsets_topic_num_partitions
-        return partition_for(group_id, count)
+    def partition_of(self, key: str) -> int:
+        """Where a key belongs, also before the topic exists."""
+        return partition_for(key, self.partition_count() or self._topic.num_partitions)
 
     async def ensure(self) -> None:
         """Create the topic if it is not there; raises COORDINATOR_NOT_AVAILABLE."""
@@ -60,23 +57,12 @@ class OffsetsTopic:
             await asyncio.gather(self._creation, return_exceptions=True)
 
     async def _create(self) -> None:
-        config = self._config
-        topic = TopicToCreate(
-            OFFSETS_TOPIC,
-            config.offsets_topic_num_partitions,
-            config.offsets_topic_replication_factor,
-            configs=(
-                ("cleanup.policy", "compact"),
-                ("compression.type", "producer"),
-                ("segment.bytes", str(config.offsets_topic_segment_bytes)),
-            ),
-        )
         try:
-            (created,) = await self._controller.submit(CreateTopics((topic,)))
+            (created,) = await self._controller.submit(CreateTopics((self._topic,)))
         finally:
             self._creation = None
         if created.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             logger.warning(
-                "cannot create a topic: topic=%s error=%s", OFFSETS_TOPIC, created.message
+                "cannot create a topic: topic=%s error=%s", self._topic.name, created.message
             )
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
