@@ -89,10 +89,10 @@ def test_one_instance_more_is_refused() -> None:
 
 @effect_of("http.consumer.instance.timeout.ms")
 def test_an_instance_that_is_not_used_for_so_long_is_closed() -> None:
-    with local_web(**{"http.consumer.instance.timeout.ms": "200"}) as web:
+    with local_web(**{"http.consumer.instance.timeout.ms": "2000"}) as web:
         base = web.ask("POST", "/consumers/a", json={}).json()["base_uri"]
         assert web.ask("GET", f"{base}/assignments").status_code == 200
-        time.sleep(0.5)
+        time.sleep(2.5)  # not a wait on a condition: to ask would be to use it
         assert web.ask("GET", f"{base}/assignments").status_code == 404
 
 
