@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
-from headrace.groups.partition_writer import PartitionWriter, send_replies
 
+from headrace.coordinator.partition_writer import PartitionWriter, send_replies
 from headrace.coordinator.result import EncodedRecord, PendingReply
 from headrace.groups.classic import expiry, syncing
 from headrace.groups.classic.group import ClassicGroup
