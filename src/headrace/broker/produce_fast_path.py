@@ -1,24 +1,32 @@
 """A fast path for a producer that writes to one partition again and again.
 
 Such requests differ in nothing but correlation id and record batch. Once one has been accepted
-its bytes before the batch are kept, and so is the answer with blanks in it: the next request that
-begins with the same bytes need not be decoded, nor its answer encoded. Nothing is decided here:
-whether the caller may write there now is asked of `admit`, what is appended of `append_produced`,
-as for every other request. Whatever is out of the ordinary goes the normal way; but not what was
-refused by the log, which may have put its own offset into the batch by then.
+its bytes before the batch are kept, and so is the response with blanks in it: the next request
+that begins with the same bytes need not be decoded, nor its response encoded. Nothing is decided
+here: whether the caller may write there now is asked of `admit`, what is appended of
+`append_produced`, and what is waited for and said of `delayed_produce`, as for every other
+request. Whatever is out of the ordinary goes the normal way; but not what was refused by the log,
+which may have put its own offset into the batch by then. Only what succeeds is put into blanks.
 """
 
-import asyncio
+from collections.abc import Sequence
+from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple, Protocol
 
+from headrace.broker import leader_hints
 from headrace.broker.connection import Connection, ResponseSlot
-from headrace.broker.handlers.produce import ACKS_ALL, admit, fill_error
+from headrace.broker.delayed_produce import (
+    DelayedProduce,
+    fill_appended,
+    fill_error,
+    must_wait,
+)
+from headrace.broker.handlers.produce import NO_THROTTLE_MS, admit
 from headrace.broker.request import RequestOrigin
 from headrace.broker.services import Services
-from headrace.core.errors import ErrorCode, HeadraceError
-from headrace.core.ids import Offset
-from headrace.log.partition_log import AppendInfo
+from headrace.core.errors import HeadraceError
+from headrace.core.files import Part
 from headrace.protocol.api_keys import FLEXIBLE_FROM, ApiKey
 from headrace.protocol.frames import RequestHeader, encode_response, encode_response_parts
 from headrace.protocol.messages.produce import (
@@ -40,16 +48,38 @@ _HEAD: Final = Struct(">Ii").unpack_from
 _LENGTH: Final = Struct(">i").unpack_from
 _PREFIX: Final = Struct(">ii").pack
 _CORRELATION_END: Final = 8
-# Values that stand out in an encoded answer, to find the blanks by.
+_INT: Final = Struct(">i").pack
+# Values that stand out in an encoded response, to find the blanks by.
 _BASE_OFFSET, _APPEND_TIME, _LOG_START = 0x5A17_0000_DEAD_0001, 0x5A17_0000_DEAD_0002, 1
+_THROTTLE: Final = 0x5A17_0003
 
 
-class _LoggedRequest(NamedTuple):
-    """What is said of one that was slow."""
+class _RepeatedRequest:
+    """One request, as far as it is not like the others."""
 
-    header: RequestHeader
-    origin: RequestOrigin
-    size: int
+    __slots__ = ("connection", "correlation_id", "first_header", "size", "started")
+
+    def __init__(
+        self,
+        connection: Connection,
+        first_header: RequestHeader,
+        correlation_id: int,
+        started: float,
+        size: int,
+    ) -> None:
+        self.connection = connection
+        self.first_header = first_header
+        self.correlation_id = correlation_id
+        self.started = started
+        self.size = size
+
+    @property
+    def header(self) -> RequestHeader:
+        return self.first_header._replace(correlation_id=self.correlation_id)
+
+    @property
+    def origin(self) -> RequestOrigin:
+        return self.connection.origin
 
 
 class ProduceFastPath:
@@ -64,6 +94,7 @@ class ProduceFastPath:
         "_header",
         "_length_at",
         "_metrics",
+        "_middle",
         "_repeated_bytes",
         "_services",
         "_size",
@@ -96,7 +127,9 @@ class ProduceFastPath:
         self._length_at = len(frame) - trailer - len(records) - length_size
         self._head = _HEAD(frame)[0]
         self._repeated_bytes = bytes(frame[_CORRELATION_END : self._length_at])
-        self._before, self._blanks, self._after = _response_with_blanks(request, version)
+        self._before, self._blanks, self._middle, self._after = _response_with_blanks(
+            request, version
+        )
         self._size = 4 + len(self._before) + self._blanks.size + len(self._after)
 
     def serve(self, connection: Connection, frame: memoryview) -> bool:
@@ -120,6 +153,7 @@ class ProduceFastPath:
         )
         if partition is None:
             return False
+        request = _RepeatedRequest(connection, self._header, correlation_id, started, len(frame))
         try:
             info = append_produced(
                 partition,
@@ -130,47 +164,54 @@ class ProduceFastPath:
                 budget=services.record_work,
             )
         except HeadraceError as error:
-            self._refuse(connection, partition, correlation_id, error, started, len(frame))
-            return True
+            response = self._partition_response()
+            fill_error(error, partition, response)
+            self._respond(request, connection.reserve_slot(), response)
         except OverBudget:
             return False
-        if acks == ACKS_ALL and not partition.is_committed(Offset(info.last_offset + 1)):
-            delayed = _DelayedFastProduce(
-                self, connection, correlation_id, info, started, len(frame)
-            )
-            end = Offset(info.last_offset + 1)
-            partition.when_committed(end, delayed.committed, connection)
-            delayed.start_timer(self._timeout_seconds)
         else:
-            first, _, time_ms, log_start, _ = info
-            connection.send_in_turn(
-                self.response_frame(correlation_id, 0, first, time_ms, log_start)
-            )
-            self.measure(connection, correlation_id, started, len(frame), ErrorCode.NONE)
+            if must_wait(partition, info, acks):
+                response = self._partition_response()
+                fill_appended(info, response)
+                slot = connection.reserve_slot()
+                delayed = DelayedProduce()
+                delayed.wait_for(partition, info, response, connection)
+                respond = partial(self._respond, request, slot, response)
+                delayed.start(self._timeout_seconds, respond)
+            else:
+                first, _, time_ms, log_start, _ = info
+                connection.send_in_turn(self._frame(correlation_id, first, time_ms, log_start))
+                metrics.count_request(request, None)
         return True
 
-    def _refuse(
-        self,
-        connection: Connection,
-        partition: Partition,
-        correlation_id: int,
-        error: HeadraceError,
-        started: float,
-        size: int,
+    def _partition_response(self) -> PartitionProduceResponse:
+        return PartitionProduceResponse(index=self._target[2], base_offset=-1, log_start_offset=-1)
+
+    def _respond(
+        self, request: _RepeatedRequest, slot: ResponseSlot, response: PartitionProduceResponse
     ) -> None:
-        """Nothing was appended; answer as the normal way would."""
-        name, topic_id, index = self._target
-        partition_response = PartitionProduceResponse(
-            index=index, base_offset=-1, log_start_offset=-1
-        )
-        fill_error(error, partition, partition_response)
-        topic = TopicProduceResponse(
-            name=name, topic_id=topic_id, partition_responses=[partition_response]
-        )
-        response = ProduceResponse(responses=[topic])
-        slot = connection.reserve_slot()
-        connection.fill(slot, encode_response_parts(response, self._version, correlation_id))
-        self.measure(connection, correlation_id, started, size, error.code)
+        """Answer one that had to wait, or was refused."""
+        connection, correlation_id = request.connection, request.correlation_id
+        whole: ProduceResponse | None = None
+        parts: Sequence[Part]
+        if response.error_code:
+            name, topic_id, _ = self._target
+            topic = TopicProduceResponse(
+                name=name, topic_id=topic_id, partition_responses=[response]
+            )
+            whole = ProduceResponse(responses=[topic], throttle_time_ms=NO_THROTTLE_MS)
+            leader_hints.add_to_produce(self._services, request.origin, self._version, whole)
+            parts = encode_response_parts(whole, self._version, correlation_id)
+        else:
+            frame = self._frame(
+                correlation_id,
+                response.base_offset,
+                response.log_append_time_ms,
+                response.log_start_offset,
+            )
+            parts = (frame,)
+        connection.fill(slot, parts)
+        self._metrics.count_request(request, whole)
 
     def _records(self, frame: memoryview) -> memoryview | None:
         """The record batch; None if the frame does not end right behind it."""
@@ -190,91 +231,15 @@ class ProduceFastPath:
             return None
         return frame[start:stop] if start < stop else None
 
-    def response_frame(
-        self, correlation_id: int, error_code: int, base_offset: int, time_ms: int, log_start: int
-    ) -> bytes:
-        """The whole frame."""
-        blanks = self._blanks
-        filled = (
-            blanks.pack(error_code, base_offset, time_ms, log_start)
-            if self._version >= _LOG_START_SINCE
-            else blanks.pack(error_code, base_offset, time_ms)
-        )
+    def _frame(self, correlation_id: int, base_offset: int, time_ms: int, log_start: int) -> bytes:
+        """The whole response to a batch that is where it should be."""
+        if self._version >= _LOG_START_SINCE:
+            filled = self._blanks.pack(
+                base_offset, time_ms, log_start, self._middle, NO_THROTTLE_MS
+            )
+        else:
+            filled = self._blanks.pack(base_offset, time_ms, self._middle, NO_THROTTLE_MS)
         return b"".join((_PREFIX(self._size, correlation_id), self._before, filled, self._after))
-
-    def measure(
-        self,
-        connection: Connection,
-        correlation_id: int,
-        started: float,
-        size: int,
-        outcome: ErrorCode,
-    ) -> None:
-        metrics = self._metrics
-        seconds = metrics.now() - started
-        metrics.times.observe(seconds)
-        if outcome:
-            metrics.errors[outcome] = metrics.errors.get(outcome, 0) + 1
-        if seconds > metrics.log_threshold_seconds:
-            header = self._header._replace(correlation_id=correlation_id)
-            metrics.log_request(_LoggedRequest(header, connection.origin, size), seconds)
-
-
-class _DelayedFastProduce:
-    """A batch that is written; what it takes to answer once it is committed."""
-
-    __slots__ = (
-        "_fast_path",
-        "_info",
-        "_slot",
-        "_timer",
-        "connection",
-        "correlation_id",
-        "size",
-        "started",
-    )
-
-    def __init__(
-        self,
-        fast_path: ProduceFastPath,
-        connection: Connection,
-        correlation_id: int,
-        info: AppendInfo,
-        started: float,
-        size: int,
-    ) -> None:
-        self.connection = connection
-        self.correlation_id = correlation_id
-        self.started = started
-        self.size = size
-        self._fast_path = fast_path
-        self._slot: ResponseSlot | None = connection.reserve_slot()
-        self._info = info
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start_timer(self, seconds: float) -> None:
-        if self._slot is not None:
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._timed_out)
-
-    def committed(self, outcome: ErrorCode) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._finish(outcome)
-
-    def _timed_out(self) -> None:
-        self._finish(ErrorCode.REQUEST_TIMED_OUT)
-
-    def _finish(self, outcome: ErrorCode) -> None:
-        slot, self._slot = self._slot, None
-        if slot is None:
-            return
-        base_offset, _, time_ms, log_start, _ = self._info
-        fast_path = self._fast_path
-        frame = fast_path.response_frame(
-            self.correlation_id, outcome, base_offset, time_ms, log_start
-        )
-        self.connection.fill(slot, (frame,))
-        fast_path.measure(self.connection, self.correlation_id, self.started, self.size, outcome)
 
 
 class ProduceState(Protocol):
@@ -314,8 +279,18 @@ def _length_size(length: int) -> int:
     return max(1, ((length + 1).bit_length() + 6) // 7)
 
 
-def _response_with_blanks(request: ProduceRequest, version: int) -> tuple[bytes, Struct, bytes]:
-    """The answer's bytes behind the correlation id: before the blanks, their shape, after them."""
+class _Template(NamedTuple):
+    """A response's bytes behind the correlation id."""
+
+    before: bytes
+    blanks: Struct
+    """Of base offset, append time, log start, the bytes that follow them, and throttle time."""
+    middle: bytes
+    after: bytes
+
+
+def _response_with_blanks(request: ProduceRequest, version: int) -> _Template:
+    """The response to a batch that was appended, as the encoder lays it out."""
     topic = request.topic_data[0]
     example = ProduceResponse(
         responses=[
@@ -331,13 +306,15 @@ def _response_with_blanks(request: ProduceRequest, version: int) -> tuple[bytes,
                     )
                 ],
             )
-        ]
+        ],
+        throttle_time_ms=_THROTTLE,
     )
     frame = encode_response(example, version, 0)
-    with_start = version >= _LOG_START_SINCE
-    blanks = Struct(">hqqq" if with_start else ">hqq")
-    values = (0, _BASE_OFFSET, _APPEND_TIME, _LOG_START)
-    filled = blanks.pack(*values[: 4 if with_start else 3])
-    before, found, after = frame.partition(filled)
-    assert found, "the answer's layout has changed"
-    return before[_CORRELATION_END:], blanks, after
+    offsets = Struct(">qqq" if version >= _LOG_START_SINCE else ">qq")
+    values = (_BASE_OFFSET, _APPEND_TIME, _LOG_START)[: offsets.size // 8]
+    before, found, rest = frame.partition(offsets.pack(*values))
+    middle, also_found, after = rest.partition(_INT(_THROTTLE))
+    assert found, "the response's layout has changed"
+    assert also_found, "the response's layout has changed"
+    blanks = Struct(f"{offsets.format}{len(middle)}si")
+    return _Template(before[_CORRELATION_END:], blanks, middle, after)

@@ -34,7 +34,6 @@ def append_produced(
     records have to be looked at and are too many for the budget: then `check_produced` in a
     worker, without one, and `Partition.append` here.
     """
-    partition.require_leader()
     try:
         checked = check_produced(
             partition.settings,
@@ -84,7 +83,9 @@ def duplicate_or_raise(partition: Partition, records: memoryview, refusal: ApiEr
     What is asked of a batch depends on the time and on the topic's configs of the moment. Whoever
     sends again what was taken then must not be refused. Raises `refusal` otherwise.
     """
-    if partition.is_leader and len(records) >= HEADER_SIZE:
+    # First, whatever is wrong with the batch: the leader may be asked of it.
+    partition.require_leader()
+    if len(records) >= HEADER_SIZE:
         header = parse_header(records)
         if header.producer_id >= 0 and header.size == len(records):
             known = partition.log.find_duplicate(header)

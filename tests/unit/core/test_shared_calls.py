@@ -19,8 +19,8 @@ PACKAGES = (
 # Loops over owners without a guard, and why an owner that raises costs the others nothing there.
 UNGUARDED = {
     "broker/processor.py kill task.cancel": "asyncio's own, raises nothing",
-    "broker/handlers/fetch.py start partition.add_listener": "all of one request",
-    "broker/handlers/fetch.py _stop_waiting partition.remove_listener": "an entry out of a table",
+    "broker/delayed_fetch.py start partition.add_listener": "all of one request",
+    "broker/delayed_fetch.py _stop_waiting partition.remove_listener": "an entry out of a table",
     "broker/in_process.py close request.fail": "an entry out of a table, a future that is told",
     "groups/consumer/group.py loaded self.timers.change": "all of one group, an entry in a table",
     "node/node.py _start listener.open": "guards each connection itself",

@@ -4,13 +4,14 @@ Nothing here waits for the disk. Where indexes and headers are not in the page c
 brings them in, and all is looked at again.
 """
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple, cast
 from uuid import UUID
 
+from headrace.broker import leader_hints
+from headrace.broker.delayed_fetch import DelayedFetch
 from headrace.broker.fetch_sessions import FetchPartitionState, FetchPlan, key_of
 from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
@@ -69,14 +70,32 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
     wait_ms, wanted_bytes = request.max_wait_ms, request.min_bytes - result.size
     if wanted_bytes <= 0 or wait_ms <= 0:
         if result.size or not unflushed(result.partitions):
-            return _respond(plan, result)
+            return _respond(ctx, plan, result)
         # Nothing is found now, but something is written: a broker whose high watermark does not
         # wait for a disk would have shown it.
         wait_ms, wanted_bytes = FLUSH_WAIT_MS_MAX, 1
     if result.failed or not plan.partitions:
-        return _respond(plan, result)
-    DelayedFetch(ctx, request, plan, result, wanted_bytes).start(wait_ms)
+        return _respond(ctx, plan, result)
+    respond = partial(_read_again, ctx, request, plan)
+    delayed = DelayedFetch(ctx.connection, result.partitions, wanted_bytes, respond)
+    delayed.start(_isolation(request), wait_ms)
+    ctx.pause_timer()
     return None
+
+
+def _read_again(ctx: RequestContext, request: FetchRequest, plan: FetchPlan) -> None:
+    """Answer with what there is after a wait."""
+    ctx.resume_timer()
+    try:
+        result = _read_cached(ctx, request, plan)
+        if result.not_cached:
+            _read_later(ctx, request, plan, result.not_cached)
+        else:
+            ctx.reply(_respond(ctx, plan, result))
+    except Exception:
+        # Nobody above us: without this the connection would wait for the answer forever.
+        logger.exception("closing connection after a fault in a waiting fetch")
+        ctx.abort()
 
 
 class FetchRead(NamedTuple):
@@ -190,7 +209,7 @@ async def _cache_and_read(
             break
     else:
         result = _read(ctx, request, plan)
-    ctx.reply(_respond(plan, result))
+    ctx.reply(_respond(ctx, plan, result))
 
 
 def _cache_all(missing: Sequence[NotInPageCache]) -> None:
@@ -285,12 +304,15 @@ def _records(found: FileRange, read_ahead: int) -> Buffer:
     return cast(Buffer, found)
 
 
-def _respond(plan: FetchPlan, result: FetchRead) -> FetchResponse:
+def _respond(ctx: RequestContext, plan: FetchPlan, result: FetchRead) -> FetchResponse:
     """The answer that leaves; only now do records count as fetched."""
     for partition, messages, size in result.served:
         partition.fetched_messages += messages
         partition.fetched_bytes += size
-    return _changed_by_topic(plan, result)
+    response = _changed_by_topic(plan, result)
+    if result.failed:
+        leader_hints.add_to_fetch(ctx.services, ctx.origin, ctx.api_version, response)
+    return response
 
 
 def _changed_by_topic(plan: FetchPlan, result: FetchRead) -> FetchResponse:
@@ -319,91 +341,3 @@ def _changed_by_topic(plan: FetchPlan, result: FetchRead) -> FetchResponse:
         session_id = plan.session.id
         plan.session.rotate(served)
     return FetchResponse(session_id=session_id, responses=list(topics.values()))
-
-
-class DelayedFetch:
-    """A fetch that found too little; looks again when its partitions have shown enough more."""
-
-    __slots__ = (
-        "_ctx",
-        "_missing_bytes",
-        "_partitions",
-        "_plan",
-        "_request",
-        "_scheduled",
-        "_timer",
-    )
-
-    def __init__(
-        self,
-        ctx: RequestContext,
-        request: FetchRequest,
-        plan: FetchPlan,
-        result: FetchRead,
-        wanted_bytes: int,
-    ) -> None:
-        self._ctx = ctx
-        self._request = request
-        self._plan = plan
-        self._partitions = result.partitions
-        self._missing_bytes = wanted_bytes
-        self._scheduled = False
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start(self, wait_ms: int) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(wait_ms / 1000, self._finish)
-        isolation = _isolation(self._request)
-        for partition in self._partitions:
-            partition.add_listener(self, isolation)
-        self._ctx.connection.delayed_operations[self] = None
-        self._ctx.pause_timer()
-
-    def advanced(self, _: Partition, more_bytes: int) -> None:
-        self._missing_bytes -= more_bytes
-        if self._missing_bytes <= 0:
-            self._finish_soon()
-
-    def gone(self, _: Partition) -> None:
-        self._finish_soon()
-
-    def _finish_soon(self) -> None:
-        if self._scheduled:
-            return
-        self._scheduled = True
-        loop = asyncio.get_running_loop()
-        delay = self._ctx.connection.fetch_rate_limiter.delay(loop.time())
-        if delay:
-            loop.call_later(delay, self._finish)
-        else:
-            # After the produce that woke us has been answered.
-            loop.call_soon(self._finish)
-
-    def cancel(self) -> None:
-        """The client is gone."""
-        self._stop_waiting()
-
-    def _finish(self) -> None:
-        if self._timer is None:
-            return  # the timer and the wake-up met, or the client is gone
-        self._stop_waiting()
-        self._ctx.resume_timer()
-        try:
-            result = _read_cached(self._ctx, self._request, self._plan)
-            if result.not_cached:
-                _read_later(self._ctx, self._request, self._plan, result.not_cached)
-            else:
-                self._ctx.reply(_respond(self._plan, result))
-        except Exception:
-            # Nobody above us: without this the connection would wait for the answer forever.
-            logger.exception("closing connection after a fault in a waiting fetch")
-            self._ctx.abort()
-
-    def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for partition in self._partitions:
-            partition.remove_listener(self)
-        self._partitions = []
-        self._ctx.connection.delayed_operations.pop(self, None)

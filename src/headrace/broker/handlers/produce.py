@@ -5,50 +5,42 @@ that others have to have their turn. With acks=all the answer waits until every 
 partition's high watermark.
 """
 
-import asyncio
 from collections.abc import Iterator
 from functools import partial
 from typing import Final, cast
 from uuid import UUID
 
+from headrace.broker import leader_hints
+from headrace.broker.delayed_produce import (
+    ACKS_ALL,
+    DelayedProduce,
+    fill_appended,
+    fill_error,
+    must_wait,
+)
 from headrace.broker.request import RequestContext, RequestOrigin
 from headrace.broker.routes import handles
 from headrace.broker.services import Services
 from headrace.broker.time_slice import in_time_slices
-from headrace.core.errors import ApiError, ErrorCode, HeadraceError, InvalidRecord
-from headrace.core.ids import Offset
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.log.partition_log import AppendInfo
 from headrace.metadata.names import COORDINATOR_TOPICS
 from headrace.protocol.messages.produce import (
-    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
 from headrace.protocol.records.budget import OverBudget
-from headrace.protocol.records.validate import NotOneBatch
 from headrace.replication.partition import Partition
 from headrace.replication.produce import append_produced, check_produced, duplicate_or_raise
 from headrace.security.authorizer import AclOperation, Action, ResourceType
 
-ACKS_ALL: Final = -1
 ACKS: Final = frozenset({0, 1, ACKS_ALL})
 _NOTHING = memoryview(b"")
+# No client is held back yet; whoever would hold it back says so here, for both ways.
+NO_THROTTLE_MS: Final = 0
 
-# Errors that Kafka finds before it looks at the log, or in the log's own state; with all others
-# the answer says where the log starts, so that the producer can tell an expired sequence.
-_WITHOUT_LOG_START = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-    }
-)
 TOPIC_IDS_SINCE = 13
 # Kafka lets tools of this client id, and nobody else, write to the topics of coordinators.
 ADMIN_CLIENT_ID = "__admin_client"
@@ -58,7 +50,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     """Append every batch that is good, and say of each bad one why it is not."""
     work = _BatchAppender(ctx, request)
-    response = ProduceResponse(responses=[])
+    response = ProduceResponse(responses=[], throttle_time_ms=NO_THROTTLE_MS)
     steps = _append_each(ctx, request, work, response)
     if ctx.is_long:
         ctx.finish_in_task(_append_in_time_slices(ctx, work, steps, response))
@@ -268,92 +260,37 @@ class _BatchAppender:
 
     def finish(self, response: ProduceResponse) -> ProduceResponse | None:
         """The answer, if it is to be sent now."""
-        request = self._request
+        request, ctx = self._request, self._ctx
         if request.acks == 0:
             if self.failed:
                 # The only way to tell a producer that wants no answers.
-                self._ctx.abort()
-            self._ctx.reply(None)
+                ctx.abort()
+            ctx.reply(None)
             return None
-        if self._delayed is None:
-            return response
-        self._delayed.start(response, request.timeout_ms / 1000)
-        return None
+        if self._delayed is not None:
+            self._delayed.start(request.timeout_ms / 1000, partial(self._respond_late, response))
+            return None
+        if self.failed:
+            leader_hints.add_to_produce(ctx.services, ctx.origin, ctx.api_version, response)
+        return response
+
+    def _respond_late(self, response: ProduceResponse) -> None:
+        ctx = self._ctx
+        leader_hints.add_to_produce(ctx.services, ctx.origin, ctx.api_version, response)
+        ctx.reply(response)
 
     def _appended(
         self, info: AppendInfo, partition: Partition, answer: PartitionProduceResponse
     ) -> None:
         self.appended_to = partition
-        answer.base_offset = info.first_offset
-        answer.log_append_time_ms = info.append_time_ms
-        answer.log_start_offset = info.log_start_offset
-        if self._request.acks == ACKS_ALL and not partition.is_committed(
-            Offset(info.last_offset + 1)
-        ):
+        fill_appended(info, answer)
+        if must_wait(partition, info, self._request.acks):
             if self._delayed is None:
-                self._delayed = DelayedProduce(self._ctx)
-            self._delayed.wait_for(partition, Offset(info.last_offset + 1), answer)
+                self._delayed = DelayedProduce()
+            self._delayed.wait_for(partition, info, answer, self._ctx.connection)
 
     def _refused(
         self, error: HeadraceError, partition: Partition, answer: PartitionProduceResponse
     ) -> None:
         self.failed = True
         fill_error(error, partition, answer)
-
-
-def fill_error(
-    error: HeadraceError, partition: Partition, answer: PartitionProduceResponse
-) -> None:
-    """Say in the answer why nothing was appended."""
-    answer.error_code = error.code
-    answer.error_message = str(error) or None
-    if error.code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch):
-        answer.log_start_offset = partition.log.log_start_offset
-    if isinstance(error, InvalidRecord):
-        answer.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-            for index, message in error.record_errors
-        ]
-
-
-class DelayedProduce:
-    """A produce with acks=all whose batches are written but not yet committed."""
-
-    __slots__ = ("_ctx", "_missing", "_response", "_timer")
-
-    def __init__(self, ctx: RequestContext) -> None:
-        self._ctx = ctx
-        self._missing = 0
-        self._response: ProduceResponse | None = None
-        self._timer: asyncio.TimerHandle | None = None
-
-    def wait_for(self, partition: Partition, end: Offset, answer: PartitionProduceResponse) -> None:
-        self._missing += 1
-        # Until committed the answer says what a timeout would have to say.
-        answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-
-        def committed(outcome: ErrorCode) -> None:
-            # The offset stays whatever the outcome: it tells a producer that the batch was
-            # appended, so that "not the leader" does not read as "nothing was written".
-            answer.error_code = outcome
-            self._missing -= 1
-            if not self._missing:
-                self._finish()
-
-        partition.when_committed(end, committed, self._ctx.connection)
-
-    def start(self, response: ProduceResponse, timeout_seconds: float) -> None:
-        self._response = response
-        if not self._missing:
-            self._finish()
-            return
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(timeout_seconds, self._finish)
-
-    def _finish(self) -> None:
-        response, self._response = self._response, None
-        if response is None:
-            return  # not started yet, or answered by the timer
-        if self._timer is not None:
-            self._timer.cancel()
-        self._ctx.reply(response)
