@@ -5,8 +5,7 @@ from random import Random
 
 import pytest
 
-from headrace.core.ids import Offset
-from headrace.log.partition_log import PartitionLog
+from headrace.log.log_flush import FlushJob
 from tests.simulation.faults import Entry, FaultPlan, Kill, LyingDisk, PowerCut, shrink
 from tests.simulation.loop import SeededRandomness
 from tests.simulation.streams import Streams
@@ -86,12 +85,13 @@ def test_shrinking_leaves_the_entries_that_are_needed_together() -> None:
 def test_shrinking_finds_the_power_cut_behind_a_flush_that_does_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    flush = PartitionLog.flush
+    sync = FlushJob.sync
 
-    def claim(log: PartitionLog) -> Offset:
-        return flush(log) if "__cluster_metadata" in log.directory else log.log_end_offset
+    def claim(job: FlushJob) -> None:
+        if "__cluster_metadata" in job.directory:
+            sync(job)
 
-    monkeypatch.setattr(PartitionLog, "flush", claim)
+    monkeypatch.setattr(FlushJob, "sync", claim)
 
     def fails(plan: FaultPlan) -> bool:
         return bool(check(World(1, plan).run()))

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from headrace.core.errors import OffsetOutOfRange
-from headrace.core.ids import Offset
-from headrace.log.partition_log import AppendInfo, PartitionLog
+from headrace.log.log_flush import FlushJob
+from headrace.log.partition_log import AppendInfo
 from headrace.log.producer_state import ProducerStates
 from headrace.replication.partition import Partition
 from tests.simulation.faults import DRAWN, Entry, FaultPlan, LyingDisk
@@ -139,12 +139,13 @@ def test_acknowledging_before_the_flush_is_found_out() -> None:
 
 
 def test_a_log_that_claims_to_have_flushed_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    flush = PartitionLog.flush
+    sync = FlushJob.sync
 
-    def claim(log: PartitionLog) -> Offset:
-        return flush(log) if "__cluster_metadata" in log.directory else log.log_end_offset
+    def claim(job: FlushJob) -> None:
+        if "__cluster_metadata" in job.directory:
+            sync(job)
 
-    monkeypatch.setattr(PartitionLog, "flush", claim)
+    monkeypatch.setattr(FlushJob, "sync", claim)
     assert found_by_some_seed({"I1", "I2", "I3"}, World)
 
 

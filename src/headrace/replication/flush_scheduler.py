@@ -1,10 +1,12 @@
 """When each partition is flushed, and who is called.
 
     append, nobody waits ──> later ──(time or bytes)──┐
-    somebody waits ───────────────────────────────────┴──> queue ──> a worker: one partition
+    somebody waits ───────────────────────────────────┴──> queue ──> begin ──> sync ──> end
 
-A flush covers everything appended to its partition meanwhile, so its cost is shared by all who
-wait there; and a partition is called as soon as it is on disk, whatever else is in the queue.
+A flush begins and ends on the event loop; between them a worker syncs a fixed list of files of one
+partition, and a few workers do so at a time. It covers everything appended before it began, so its
+cost is shared by all who wait there; and a partition is called as soon as it is on disk, whatever
+else is in the queue.
 
 What nobody waits for is flushed after `FLUSH_MS_MAX` or `FLUSH_BYTES_MAX`. acks=1 promises the
 page cache and no more: a power cut may take so much of it, the death of the process takes nothing.
@@ -21,6 +23,7 @@ from headrace.core.ids import Offset
 from headrace.core.metrics import Histogram
 from headrace.core.runtime import Executor
 from headrace.core.shared_calls import call_each
+from headrace.log.partition_log import PartitionLog
 from headrace.replication.flush_queue import FlushQueue
 from headrace.replication.partition import Partition
 
@@ -135,7 +138,7 @@ class FlushScheduler:
             began = self._seconds()
             outcome: Offset | Exception
             try:
-                outcome = await self._executor.run(partition.log.flush)
+                outcome = await self._flush(partition.log)
             except Exception as error:  # whatever it was: its waiters must be called
                 outcome = error
             finally:
@@ -144,6 +147,17 @@ class FlushScheduler:
             self.flush_times.observe(self._seconds() - began)
             report = partial(self._report, appended_bytes=appended_bytes, outcome=outcome)
             call_each(logger, "a partition that was flushed", (partition,), report)
+
+    async def _flush(self, log: PartitionLog) -> Offset:
+        """Only the syncs run in a worker: what they are worth may depend on what happens meanwhile
+        on the event loop."""
+        job = log.begin_flush()
+        failure: OSError | None = None
+        try:
+            await self._executor.run(job.sync)
+        except OSError as error:
+            failure = error
+        return log.end_flush(job, failure)
 
     def _report(
         self, partition: Partition, appended_bytes: int, outcome: Offset | Exception

@@ -3,16 +3,21 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar, cast
 
 import pytest
 
 from headrace.core.errors import ErrorCode, StorageError, StorageUnavailable
 from headrace.core.ids import Offset
+from headrace.log.config import LogConfig
+from headrace.log.partition_log import PartitionLog
+from headrace.log.real_files import RealFileSystem
 from headrace.replication import flush_scheduler
 from headrace.replication.flush_scheduler import FlushScheduler
 from headrace.replication.partition import Partition
 from tests.simulation.loop import VirtualLoop
+from tests.support.logs import ToldClock, fill
 
 T = TypeVar("T")
 
@@ -43,19 +48,32 @@ class HeldExecutor:
             await self.release()
 
 
+class FakeJob:
+    def __init__(self, log: "FakeLog") -> None:
+        self.log = log
+        self.end = log.end
+
+    def sync(self) -> None:
+        self.log.flushes += 1
+
+
 class FakeLog:
     def __init__(self) -> None:
         self.flushes = 0
         self.end = Offset(0)
-        # Where a flush that has begun reaches to, whatever is appended meanwhile.
-        self.captured: list[Offset] = []
+        self.refusals: list[Exception] = []
         self.failures: list[Exception] = []
 
-    def flush(self) -> Offset:
-        self.flushes += 1
+    def begin_flush(self) -> FakeJob:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        return FakeJob(self)
+
+    def end_flush(self, job: FakeJob, error: OSError | None) -> Offset:
+        assert error is None
         if self.failures:
             raise self.failures.pop(0)
-        return self.captured.pop() if self.captured else self.end
+        return job.end
 
 
 class FakePartition:
@@ -102,12 +120,49 @@ async def test_appends_during_a_flush_share_the_next_one() -> None:
     commit = FlushScheduler(executor)
     append(commit, partition, "asker")
     await turns()
-    partition.log.captured = [partition.log.end]
     for _ in range(3):
         append(commit, partition, "asker")
     await executor.release_all()
     assert partition.told == [1, 4]
     assert partition.log.flushes == 2
+
+
+async def test_only_the_syncs_run_in_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is appended meanwhile is of the next flush, and nothing counts before the end."""
+    end = property(lambda log: log.log_end_offset)
+    monkeypatch.setattr(PartitionLog, "end", end, raising=False)
+    files = RealFileSystem()
+    log = PartitionLog.open(files, str(tmp_path / "t-0"), LogConfig(), ToldClock())
+    partition, executor = FakePartition(), HeldExecutor()
+    partition.log = cast(FakeLog, log)
+    calls: list[str] = []
+
+    async def run(call: Callable[[], T]) -> T:
+        calls.append(call.__qualname__)
+        fill(log, 1)
+        return await HeldExecutor.run(executor, call)
+
+    executor.run = run  # type: ignore[method-assign]  # watched
+    commit = FlushScheduler(executor)
+    fill(log, 2)
+    commit.schedule(cast(Partition, partition), "asker")
+    await turns()
+    assert (log.log_end_offset, log.flushed_offset) == (3, 0)
+    await executor.release()
+    assert partition.told == [2]
+    assert calls == ["FlushJob.sync"]
+
+
+async def test_a_log_that_refuses_to_begin_fails_those_who_wait() -> None:
+    executor, partition = HeldExecutor(), FakePartition()
+    commit = FlushScheduler(executor)
+    partition.log.refusals = [StorageError("the disk is gone")]
+    append(commit, partition, "asker")
+    await turns()
+    assert partition.told == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert executor.waiting == []
 
 
 async def test_a_partition_is_told_while_others_are_still_being_flushed() -> None:
