@@ -12,7 +12,7 @@ from scripts.changelog import find_fragments, section
 from scripts.reference import PAGES, drifted
 
 ROOT = Path(__file__).resolve().parents[2]
-WRITTEN = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def test_generated_pages_have_not_drifted_from_the_code() -> None:
