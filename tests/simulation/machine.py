@@ -68,6 +68,7 @@ class Machine:
         self.starts += 1
         process = self._process = Process(f"broker-{self.starts}")
         self._crashed = self._loop.create_future()
+        self._network.power_on(process.host)
         executor = LockstepExecutor(
             self._loop, self._worker_delays, self.disk, self._sync_seconds_max
         )

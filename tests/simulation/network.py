@@ -3,6 +3,12 @@
 Each connection is two `SimulatedTransport`s. What one writes waits in its own queue, leaves in
 chunks of random size after random delays, and stays there while the other does not read: so
 flow control is felt on both sides. Protocol callbacks run in the context of their process.
+
+It is TCP, so nothing is lost, doubled or reordered within a connection. What can go wrong lies
+on the way from one host to another, each direction for itself: it is slow, or nothing passes for
+a while. Then bytes wait, resets are lost, and the other side believes in a connection that is
+gone (half-open) until it sends something. A host that lives and does not listen refuses a
+connection; one that is cut off or without power says nothing, and the attempt is repeated.
 """
 
 import asyncio
@@ -13,10 +19,12 @@ from random import Random
 from typing import Any, cast
 
 from tests.simulation.loop import VirtualLoop
-from tests.simulation.processes import CURRENT_PROCESS, Process, is_alive
+from tests.simulation.processes import CURRENT_PROCESS, Process, host_of, is_alive
 
 Factory = Callable[[], asyncio.BaseProtocol]
+Address = tuple[str, int]
 FIRST_FREE_PORT = 20_000
+FIRST_RETRANSMISSION_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -28,25 +36,33 @@ class Conditions:
     kernel_buffer_bytes: int = 65_536  # sent by one side and not yet read by the other
 
 
+@dataclass(slots=True)
+class LinkConditions:
+    """How bad the way from one host to another is, beside what `Conditions` says of all."""
+
+    delay_seconds: float = 0.0  # added to every delay
+    is_blocked: bool = False
+
+
 class SimulatedServer(asyncio.AbstractServer):
     """A listening address; gone when closed or when its process dies."""
 
-    def __init__(self, network: "SimulatedNetwork", factory: Factory, port: int) -> None:
+    def __init__(self, network: "SimulatedNetwork", factory: Factory, address: Address) -> None:
         self.factory = factory
-        self.port = port
+        self.address = address
         self.context = copy_context()
         self._network = network
 
     @property
-    def sockets(self) -> tuple["_Address", ...]:
-        return (_Address(self.port),)
+    def sockets(self) -> tuple["_Socket", ...]:
+        return (_Socket(self.address),)
 
     def close(self) -> None:
-        if self._network.servers.get(self.port) is self:
-            del self._network.servers[self.port]
+        if self.is_serving():
+            del self._network.servers[self.address]
 
     def is_serving(self) -> bool:
-        return self._network.servers.get(self.port) is self
+        return self._network.servers.get(self.address) is self
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         return self._network.loop
@@ -62,18 +78,22 @@ class SimulatedServer(asyncio.AbstractServer):
 
 
 @dataclass(frozen=True, slots=True)
-class _Address:
-    port: int
+class _Socket:
+    address: Address
 
-    def getsockname(self) -> tuple[str, int]:
-        return "127.0.0.1", self.port
+    def getsockname(self) -> Address:
+        return self.address
 
 
 class SimulatedTransport(asyncio.Transport):
     """One side of a connection."""
 
-    def __init__(self, network: "SimulatedNetwork", context: Context, peername: str) -> None:
-        super().__init__({"peername": (peername, 1), "sockname": (peername, 2)})
+    def __init__(
+        self, network: "SimulatedNetwork", context: Context, host: str, peer_host: str
+    ) -> None:
+        super().__init__({"peername": (peer_host, 1), "sockname": (host, 2)})
+        self.host = host
+        self.link = network.link(host, peer_host)
         self._network = network
         self._loop = network.loop
         self._context = context
@@ -87,6 +107,7 @@ class SimulatedTransport(asyncio.Transport):
         self._lost = False
         self._pumping = False
         self._eof_wanted = False
+        self._lost_told = False
 
     @property
     def process(self) -> Process | None:
@@ -156,7 +177,14 @@ class SimulatedTransport(asyncio.Transport):
     def abort(self) -> None:
         """What was written and not sent is dropped; the other side sees a reset."""
         self._lose(None)
-        self._loop.call_later(self._network.delay(), self.peer.reset)
+        self.send_reset()
+
+    def send_reset(self) -> None:
+        """Tell the other side that this one is gone, if anything can tell it."""
+        if self.link.is_blocked:
+            return
+        delay = self._network.delay() + self.link.delay_seconds
+        self._loop.call_later(delay, self.peer.reset, context=self._network.context)
 
     def reset(self) -> None:
         """The other side is gone."""
@@ -176,17 +204,26 @@ class SimulatedTransport(asyncio.Transport):
     def _pump_later(self) -> None:
         if (self._unsent or self._eof_wanted) and not (self._pumping or self._lost):
             self._pumping = True
+            delay = self._network.delay() + self.link.delay_seconds
             # The wire belongs to nobody: what the kernel has taken arrives after a kill too.
-            self._loop.call_later(self._network.delay(), self._pump, context=self._network.context)
+            self._loop.call_later(delay, self._pump, context=self._network.context)
+
+    def unblocked(self) -> None:
+        self._pump_later()
 
     def _pump(self) -> None:
         self._pumping = False
         if self._lost:
             return
-        if self.peer._lost:  # closed, or vanished in a power cut: the bytes go nowhere
+        if self.link.is_blocked:  # `unblocked` comes back here
+            if self._closing:  # the kernel has the bytes and goes on trying
+                self._tell_lost(None)
+        elif self.peer._lost:  # closed, or vanished: the bytes go nowhere
             self._unsent.clear()
             if self._closing:
                 self._lose(None)
+            elif self._network.is_powered(self.peer.host):
+                self.peer.send_reset()  # its kernel knows of no such connection
         elif self._unsent:
             if not self.peer._reading:
                 if self.peer._closing:  # nobody will ever read it
@@ -228,6 +265,16 @@ class SimulatedTransport(asyncio.Transport):
             self._lost = self._closing = True
             self._unsent.clear()
             self._network.transports.pop(self, None)
+            self._tell_lost(reason)
+
+    def vanish(self) -> None:
+        """The machine has no power: nobody learns of it, here or there."""
+        self._lost = True
+        self._network.transports.pop(self, None)
+
+    def _tell_lost(self, reason: Exception | None) -> None:
+        if not self._lost_told:
+            self._lost_told = True
             self._soon(self._protocol.connection_lost, reason)
 
     def _arrived(self, callback: Callable[..., Any], *args: object) -> None:
@@ -245,7 +292,9 @@ class SimulatedNetwork:
     def __init__(self, loop: VirtualLoop, random: Random, conditions: Conditions) -> None:
         self.loop = loop
         self.conditions = conditions
-        self.servers: dict[int, SimulatedServer] = {}
+        self.servers: dict[Address, SimulatedServer] = {}
+        self._links: dict[tuple[str, str], LinkConditions] = {}
+        self._without_power: set[str] = set()
         self.transports: dict[SimulatedTransport, None] = {}
         self.context = copy_context()
         self._random = random
@@ -263,25 +312,65 @@ class SimulatedNetwork:
             size = 1 if chance < 0.1 else 1 + int(self._random.random() * size)
         return bytes(unsent[:size])
 
-    def listen(self, factory: Factory, _host: str, port: int) -> SimulatedServer:
+    # What lies between hosts.
+
+    def link(self, source: str, target: str) -> LinkConditions:
+        """The way from one host to another; for who wants to make it worse."""
+        return self._links.setdefault((source, target), LinkConditions())
+
+    def partition(self, a: str, b: str, *, one_way: bool = False) -> None:
+        """Nothing passes between two hosts any more; `one_way`: nothing from a to b."""
+        for link in (self.link(a, b), *([] if one_way else [self.link(b, a)])):
+            link.is_blocked = True
+
+    def heal(self, a: str | None = None, b: str | None = None) -> None:
+        """Between these two hosts, or everywhere, all is well again; what waited goes on."""
+        for pair, link in self._links.items():
+            if a is None or set(pair) == {a, b}:
+                link.is_blocked, link.delay_seconds = False, 0.0
+        for transport in list(self.transports):
+            if not transport.link.is_blocked:
+                transport.unblocked()
+
+    def power_on(self, host: str) -> None:
+        self._without_power.discard(host)
+
+    def is_powered(self, host: str) -> bool:
+        return host not in self._without_power
+
+    def _reaches(self, a: str, b: str) -> bool:
+        """Whether a handshake comes to its end."""
+        both_ways = not (self.link(a, b).is_blocked or self.link(b, a).is_blocked)
+        return both_ways and self.is_powered(b)
+
+    # What the loop asks for.
+
+    def listen(self, factory: Factory, host: str, port: int) -> SimulatedServer:
         if port == 0:
             port = self._next_port
             self._next_port += 1
-        holder = self.servers.get(port)
+        address = host, port
+        holder = self.servers.get(address)
         if holder is not None and is_alive(holder.context):
             raise OSError(98, f"port {port} is in use")
-        server = self.servers[port] = SimulatedServer(self, factory, port)
+        server = self.servers[address] = SimulatedServer(self, factory, address)
         return server
 
     async def connect(
         self, factory: Factory, host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        await asyncio.sleep(self.delay())
-        server = self.servers.get(port)
+        context = copy_context()
+        here = host_of(context)
+        await asyncio.sleep(self.delay() + self.link(here, host).delay_seconds)
+        pause = FIRST_RETRANSMISSION_SECONDS
+        while not self._reaches(here, host):
+            await asyncio.sleep(pause)
+            pause *= 2
+        server = self.servers.get((host, port))
         if server is None or not is_alive(server.context):
             raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
-        near = SimulatedTransport(self, copy_context(), "127.0.0.1")
-        far = SimulatedTransport(self, server.context, "127.0.0.1")
+        near = SimulatedTransport(self, context, here, host)
+        far = SimulatedTransport(self, server.context, host, here)
         near.peer, far.peer = far, near
         self.transports[near] = self.transports[far] = None
         protocol = factory()
@@ -293,17 +382,19 @@ class SimulatedNetwork:
     def drop(self, transport: SimulatedTransport) -> None:
         """Break a connection in both directions, with whatever was on its way."""
         for side in (transport, transport.peer):
-            self.loop.call_later(self.delay(), side.reset, context=self.context)
+            side.send_reset()
 
     def process_died(self, process: Process, *, power_cut: bool) -> None:
         """Break what the dead process had open; after a power cut nobody sends a reset for it."""
-        for port, server in list(self.servers.items()):
+        if power_cut:
+            self._without_power.add(process.host)
+        for address, server in list(self.servers.items()):
             if server.context.get(CURRENT_PROCESS) is process:
-                del self.servers[port]
+                del self.servers[address]
         for transport in list(self.transports):
             if transport.process is process:
                 if power_cut:
-                    transport._lost = True
-                    del self.transports[transport]
-                else:
-                    self.drop(transport)
+                    transport.vanish()
+                else:  # some of what the kernel has taken may arrive before the reset
+                    transport.send_reset()
+                    self.loop.call_later(self.delay(), transport.vanish, context=self.context)

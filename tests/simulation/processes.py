@@ -2,6 +2,8 @@
 
 from contextvars import Context, ContextVar, copy_context
 
+LOCALHOST = "127.0.0.1"
+
 
 class ProcessDied(BaseException):
     """The simulated process that made this call no longer exists.
@@ -13,8 +15,9 @@ class ProcessDied(BaseException):
 class Process:
     """One simulated process, from its start to its death; a restart is a new one."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, host: str = LOCALHOST) -> None:
         self.name = name
+        self.host = host
         self.alive = True
 
     def context(self) -> Context:
@@ -22,6 +25,12 @@ class Process:
         context = copy_context()
         context.run(CURRENT_PROCESS.set, self)
         return context
+
+
+def host_of(context: Context) -> str:
+    """Where callbacks of this context run."""
+    process = context.get(CURRENT_PROCESS)
+    return LOCALHOST if process is None else process.host
 
 
 CURRENT_PROCESS: ContextVar[Process | None] = ContextVar("CURRENT_PROCESS", default=None)

@@ -18,7 +18,9 @@ from tests.simulation.loop import (
     VirtualLoop,
 )
 from tests.simulation.network import Conditions, SimulatedNetwork
-from tests.simulation.processes import Process
+from tests.simulation.processes import LOCALHOST, Process
+
+HOST = LOCALHOST
 
 
 @pytest.fixture
@@ -85,9 +87,9 @@ async def connected(network: SimulatedNetwork) -> tuple[Recorder, Recorder]:
         return far_ends[-1]
 
     loop = network.loop
-    server = await loop.create_server(accept, "127.0.0.1", 0)
+    server = await loop.create_server(accept, HOST, 0)
     port = server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]  # of the simulation
-    _, near = await loop.create_connection(Recorder, "127.0.0.1", port)
+    _, near = await loop.create_connection(Recorder, HOST, port)
     server.close()
     assert isinstance(near, Recorder)
     return near, far_ends[0]
@@ -175,9 +177,9 @@ def test_a_buffered_protocol_is_filled_through_its_own_buffer(loop: VirtualLoop)
     async def talk() -> BufferedRecorder:
         network_on(loop)
         server = BufferedRecorder()
-        listening = await loop.create_server(lambda: server, "127.0.0.1", 9092)
+        listening = await loop.create_server(lambda: server, HOST, 9092)
         assert listening.is_serving()
-        transport, _ = await loop.create_connection(Recorder, "127.0.0.1", 9092)
+        transport, _ = await loop.create_connection(Recorder, HOST, 9092)
         transport.write(bytes(range(100)))
         await asyncio.sleep(1)
         return server
@@ -235,28 +237,134 @@ def test_an_aborted_connection_resets_the_other_side(loop: VirtualLoop) -> None:
 def test_nobody_listens_where_nobody_listens(loop: VirtualLoop) -> None:
     network_on(loop)
     with pytest.raises(ConnectionRefusedError):
-        loop.run(loop.create_connection(Recorder, "127.0.0.1", 9092))
+        loop.run(loop.create_connection(Recorder, HOST, 9092))
 
 
 @pytest.mark.parametrize("power_cut", [False, True])
 def test_the_death_of_a_process_is_seen_by_its_peers(loop: VirtualLoop, power_cut: bool) -> None:
     network, victim = network_on(loop), Process("victim")
     client = Recorder()
+    lost_before: list[type[Exception] | type[None]] = []
 
     async def talk() -> None:
-        await loop.start(victim, loop.create_server(Recorder, "127.0.0.1", 9092))
-        await loop.create_connection(lambda: client, "127.0.0.1", 9092)
+        await loop.start(victim, loop.create_server(Recorder, HOST, 9092))
+        await loop.create_connection(lambda: client, HOST, 9092)
         victim.alive = False
         network.process_died(victim, power_cut=power_cut)
         assert client.transport is not None
         client.transport.write(b"into the void")
         await asyncio.sleep(60)
+        lost_before.extend(type(reason) for reason in client.lost)
+        if power_cut:
+            with pytest.raises(TimeoutError):  # nobody is there to refuse
+                async with asyncio.timeout(60):
+                    await loop.create_connection(Recorder, HOST, 9092)
+            network.power_on(HOST)
         with pytest.raises(ConnectionRefusedError):
-            await loop.create_connection(Recorder, "127.0.0.1", 9092)
-        await loop.create_server(Recorder, "127.0.0.1", 9092)
+            await loop.create_connection(Recorder, HOST, 9092)
+        await loop.create_server(Recorder, HOST, 9092)
+        client.transport.write(b"is there somebody?")
+        await asyncio.sleep(1)
 
     loop.run(talk())
-    assert [type(reason) for reason in client.lost] == ([] if power_cut else [ConnectionResetError])
+    assert lost_before == ([] if power_cut else [ConnectionResetError])
+    assert [type(reason) for reason in client.lost] == [ConnectionResetError]
+
+
+class Echo(asyncio.Protocol):
+    """Sends back what it gets."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._transport.write(data)
+
+
+async def _echo(loop: VirtualLoop) -> tuple[SimulatedNetwork, Recorder]:
+    """A server on host "b", and a client on host "a" that is connected to it."""
+    network, client = network_on(loop), Recorder()
+    await loop.start(Process("server", "b"), loop.create_server(Echo, "b", 9092))
+    await _from_a(loop, client)
+    assert client.transport is not None
+    return network, client
+
+
+async def _from_a(loop: VirtualLoop, client: Recorder) -> None:
+    await loop.start(Process("client", "a"), loop.create_connection(lambda: client, "b", 9092))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "one_way"), [("a", "b", False), ("a", "b", True), ("b", "a", True)]
+)
+def test_what_is_cut_off_waits_until_the_way_is_clear(
+    loop: VirtualLoop, a: str, b: str, one_way: bool
+) -> None:
+    async def talk() -> None:
+        network, client = await _echo(loop)
+        network.partition(a, b, one_way=one_way)
+        assert client.transport is not None
+        client.transport.write(b"hello")
+        late = asyncio.get_running_loop().create_task(_from_a(loop, Recorder()))
+        await asyncio.sleep(30)
+        assert bytes(client.received) == b""
+        assert not late.done()
+        assert client.lost == []
+        network.heal("b", "a")
+        await asyncio.sleep(40)
+        assert bytes(client.received) == b"hello"
+        assert late.done()
+        assert client.lost == []
+
+    loop.run(talk())
+
+
+def test_only_the_two_hosts_are_cut_off_from_each_other(loop: VirtualLoop) -> None:
+    async def talk() -> None:
+        network, _ = await _echo(loop)
+        network.partition("a", "b")
+        other = Recorder()
+        connecting = loop.create_connection(lambda: other, "b", 9092)
+        await loop.start(Process("other", "c"), connecting)
+        assert other.transport is not None
+        other.transport.write(b"hello")
+        await asyncio.sleep(1)
+        assert bytes(other.received) == b"hello"
+
+    loop.run(talk())
+
+
+def test_a_slow_way_is_late_in_its_direction(loop: VirtualLoop) -> None:
+    async def talk() -> None:
+        network, client = await _echo(loop)
+        network.link("b", "a").delay_seconds = 2.0
+        began = loop.time()
+        assert client.transport is not None
+        client.transport.write(b"!")
+        while not client.received:
+            await asyncio.sleep(0.01)
+        assert 2.0 < loop.time() - began < 2.1
+
+    loop.run(talk())
+
+
+def test_a_reset_that_is_cut_off_leaves_a_connection_half_open(loop: VirtualLoop) -> None:
+    async def talk() -> None:
+        network, client = await _echo(loop)
+        server = next(each for each in network.transports if each.host == "b")
+        network.partition("b", "a", one_way=True)
+        server.abort()
+        await asyncio.sleep(30)
+        network.heal()
+        await asyncio.sleep(30)
+        assert client.lost == [], "nothing tells it"
+        assert client.transport is not None
+        client.transport.write(b"are you there?")
+        await asyncio.sleep(1)
+        assert [type(reason) for reason in client.lost] == [ConnectionResetError]
+
+    loop.run(talk())
 
 
 def test_a_blocking_call_overlaps_with_what_goes_on(loop: VirtualLoop) -> None:
@@ -298,8 +406,8 @@ def test_one_seed_gives_one_history() -> None:
 
         async def talk() -> None:
             network_on(virtual, seed)
-            await virtual.create_server(Noting, "127.0.0.1", 9092)
-            transport, _ = await virtual.create_connection(Recorder, "127.0.0.1", 9092)
+            await virtual.create_server(Noting, HOST, 9092)
+            transport, _ = await virtual.create_connection(Recorder, HOST, 9092)
             for _ in range(20):
                 transport.write(b"x" * 1000)
                 await asyncio.sleep(0.01)
