@@ -1,4 +1,4 @@
-"""A whole broker and its clients in one thread, in virtual time, on a disk that loses power.
+"""Whole brokers and their clients in one thread, in virtual time, on disks that lose power.
 
     loop, network, lockstep, processes ... time, connections, workers and deaths, all simulated
     inodes, disk ......................... files of which a crash keeps what it likes
@@ -13,6 +13,7 @@ The same seed and plan give the same history byte for byte, whatever else draws 
 
     python -m tests.simulation run 17                  replay a seed; 0:1000 runs a thousand
     python -m tests.simulation run 17 --plan FILE      replay a plan as it was printed
+    python -m tests.simulation run 17 --nodes 3        three nodes, each with its clients
     python -m tests.simulation shrink 17               delete faults while it still fails
     HEADRACE_SEEDS=1000:2000 pytest tests/simulation/test_world.py
 """

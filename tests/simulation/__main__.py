@@ -3,12 +3,15 @@
 python -m tests.simulation run 0:100            seeds, and how fast they went
 python -m tests.simulation run 17 --plan FILE   one seed with the plan in a file (- for stdin)
 python -m tests.simulation shrink 17            the smallest plan that still fails, printed
+
+`--nodes 3` runs three nodes, each with clients of its own.
 """
 
 import argparse
 import logging
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import process_time
 
@@ -22,7 +25,8 @@ Build = Callable[[int, FaultPlan | None], World]
 def failure_of(world: World) -> tuple[frozenset[str], str]:
     """Which invariants broke, or which exception came up; and in words."""
     try:
-        violations = check(world.run())
+        world.run()
+        violations = [found for history in world.histories for found in check(history)]
     except Exception as error:
         return frozenset({type(error).__name__}), repr(error)
     return frozenset(v.invariant for v in violations), "\n".join(map(str, violations))
@@ -64,6 +68,7 @@ def main() -> None:
     parser.add_argument("command", choices=["run", "shrink"])
     parser.add_argument("seeds", help="one seed, or first:last+1")
     parser.add_argument("--plan", help="a file with a plan as it was printed")
+    parser.add_argument("--nodes", type=int, default=1)
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     first, _, last = options.seeds.partition(":")
@@ -72,12 +77,13 @@ def main() -> None:
     if options.plan:
         text = sys.stdin.read() if options.plan == "-" else Path(options.plan).read_text()
         plan = FaultPlan.parse(text)
+    build = partial(World, nodes=options.nodes)
     if options.command == "run":
-        sys.exit(not run(World, seeds, plan))
-    smallest = shrunk(World, seeds[0], plan)
+        sys.exit(not run(build, seeds, plan))
+    smallest = shrunk(build, seeds[0], plan)
     if smallest is None:
         sys.exit(f"seed {seeds[0]} does not fail")
-    run(World, seeds[:1], smallest)
+    run(build, seeds[:1], smallest)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Clients of a simulated broker that write down everything they do and see."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from random import Random
 
@@ -19,7 +19,8 @@ from headrace.core.ids import TopicPartition
 from headrace.protocol.records.decode import iterate_records
 from headrace.protocol.records.header import iterate_headers
 from tests.simulation.loop import SeededRandomness, SimulatedClock, VirtualLoop
-from tests.simulation.machine import ADDRESS
+from tests.simulation.machine import PORT
+from tests.simulation.processes import LOCALHOST
 from tests.simulation.streams import Streams
 from tests.support.history import FinalScan, History, Seen, Send
 
@@ -30,30 +31,39 @@ REFUSALS = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 class ClientHost:
-    """What all clients of a world share."""
+    """What the clients of one cluster share: a host, a history, and where the brokers are."""
 
-    def __init__(self, loop: VirtualLoop, streams: Streams, history: History) -> None:
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        streams: Streams,
+        history: History,
+        bootstrap: Sequence[str] = (f"{LOCALHOST}:{PORT}",),
+        host: str = LOCALHOST,
+    ) -> None:
         self.loop = loop
+        self.host = host
+        self.bootstrap = tuple(bootstrap)
         self.streams = streams
         self.history = history
         self._clock = SimulatedClock(loop)
 
     def client(self, name: str) -> AsyncClient:
         settings = ClientSettings(
-            ADDRESS,
+            self.bootstrap,
             client_id=name,
             request_timeout_ms=2_000,
             call_timeout_ms=60_000,
             connect_timeout_ms=1_000,
         )
-        randomness = SeededRandomness(self.streams(f"client-{name}/library"))
+        randomness = SeededRandomness(self.streams(f"{self.host}/{name}/library"))
         return AsyncClient(settings, clock=self._clock, randomness=randomness)
 
     async def produce(
         self, name: str, partitions: int, settings: ProducerSettings, until: float
     ) -> None:
         """Send bursts of records until the time comes; return when the fate of all is known."""
-        random = self.streams(f"client-{name}")
+        random = self.streams(f"{self.host}/{name}")
         client = self.client(name)
         producer = client.producer(settings)
         deliveries: list[asyncio.Future[RecordMetadata]] = []

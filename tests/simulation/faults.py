@@ -12,7 +12,7 @@ is written in it. So a line can be deleted and the others go on meaning the same
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast, get_args
 
 SHORT, LONG = 0.001, 0.2
 SECONDS = 10.0
@@ -98,6 +98,52 @@ class FullDisk:
 
 
 @dataclass(frozen=True, slots=True)
+class Partition:
+    """Nothing passes between two hosts for a while, or (`one_way`) nothing from a to b."""
+
+    kind: ClassVar = "partition"
+    a: str
+    b: str
+    one_way: int
+    seconds: float
+
+    @classmethod
+    def drawn(cls, random: Random, node: int) -> "Partition":
+        a, b = _hosts(random, node)
+        return cls(a, b, random.randint(0, 1), _seconds(random, 3.0))
+
+
+@dataclass(frozen=True, slots=True)
+class SlowLink:
+    """What goes from a to b arrives so much later for a while."""
+
+    kind: ClassVar = "slow_link"
+    a: str
+    b: str
+    delay: float
+    seconds: float
+
+    @classmethod
+    def drawn(cls, random: Random, node: int) -> "SlowLink":
+        return cls(*_hosts(random, node), random.choice((0.01, 0.1, 1.0)), _seconds(random, 2.0))
+
+
+@dataclass(frozen=True, slots=True)
+class WrongClock:
+    """A machine's wall clock is set wrong, and its clocks run so many millionths too fast."""
+
+    kind: ClassVar = "wrong_clock"
+    node: int
+    skew_ms: int
+    drift_ppm: int
+
+    @classmethod
+    def drawn(cls, random: Random, node: int) -> "WrongClock":
+        skew_ms = random.choice((0, -1, 1)) * random.randint(0, 3_600_000)
+        return cls(node, skew_ms, random.randint(-1000, 1000))
+
+
+@dataclass(frozen=True, slots=True)
 class LyingDisk:
     """Syncs of the topics' data do nothing; never drawn, for tests of the checks."""
 
@@ -105,16 +151,34 @@ class LyingDisk:
     node: int
 
 
-Fault = Kill | PowerCut | CleanRestart | DropConnections | SlowDisk | FullDisk | LyingDisk
+Fault = (
+    Kill
+    | PowerCut
+    | CleanRestart
+    | DropConnections
+    | SlowDisk
+    | FullDisk
+    | Partition
+    | SlowLink
+    | WrongClock
+    | LyingDisk
+)
 
 DRAWN: dict[str, Callable[[Random, int], Fault]] = {
     fault.kind: fault.drawn
-    for fault in (Kill, PowerCut, CleanRestart, DropConnections, SlowDisk, FullDisk)
+    for fault in (
+        Kill,
+        PowerCut,
+        CleanRestart,
+        DropConnections,
+        SlowDisk,
+        FullDisk,
+        Partition,
+        SlowLink,
+        WrongClock,
+    )
 }
-_KINDS: dict[str, type[Fault]] = {
-    fault.kind: fault
-    for fault in (Kill, PowerCut, CleanRestart, DropConnections, SlowDisk, FullDisk, LyingDisk)
-}
+_KINDS: dict[str, type[Fault]] = {fault.kind: fault for fault in get_args(Fault)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +260,22 @@ def shrink(plan: FaultPlan, fails: Callable[[FaultPlan], bool]) -> FaultPlan:
         size = max(1, size // 2)
 
 
-def _parameters(fault: Fault | type[Fault]) -> list[tuple[str, type[int] | type[float]]]:
-    return [(f.name, float if f.type in (float, "float") else int) for f in fields(fault)]
+def node_host(node: int) -> str:
+    return f"node-{node}"
+
+
+def client_host(node: int) -> str:
+    return f"clients-{node}"
+
+
+def _hosts(random: Random, node: int) -> tuple[str, str]:
+    """The way to a node from its clients, or back."""
+    hosts = client_host(node), node_host(node)
+    return hosts if random.random() < 0.5 else hosts[::-1]
+
+
+def _parameters(fault: Fault | type[Fault]) -> list[tuple[str, Callable[[str], Any]]]:
+    return [(field.name, cast("type[Any]", field.type)) for field in fields(fault)]
 
 
 def _crash(random: Random) -> tuple[int, float]:

@@ -61,7 +61,7 @@ class _Worker:
 
 
 class LockstepExecutor:
-    """Implements `core.seams.Executor` for one simulated process."""
+    """Implements `core.runtime.Executor` for one simulated process."""
 
     def __init__(
         self, loop: VirtualLoop, random: Random, disk: SimulatedFileSystem, delay_seconds_max: float

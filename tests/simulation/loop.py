@@ -250,21 +250,33 @@ def _drop(handle: VirtualHandle) -> None:
 
 
 class SimulatedClock:
-    """Implements `core.seams.Clock` in virtual time; the wall clock may be set wrong."""
+    """Implements `core.runtime.Clock` in virtual time, for one machine.
+
+    Its wall clock may be set wrong (`skew_ms`, at any time), and both clocks may run fast or slow.
+    """
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self.skew_ms = 0
+        self._rate = 1.0
+        # Loop's time and this clock's when the rate was last changed.
+        self._since = 0.0, 0.0
+
+    def drift(self, rate: float) -> None:
+        """From now on it runs so many times as fast as time does."""
+        self._since = self._loop.time(), self.monotonic_ms()
+        self._rate = rate
 
     def now_ms(self) -> int:
-        return EPOCH_MS + self.skew_ms + int(self._loop.time() * 1000)
+        return EPOCH_MS + self.skew_ms + int(self.monotonic_ms())
 
     def monotonic_ms(self) -> float:
-        return self._loop.time() * 1000
+        at, then = self._since
+        return then + (self._loop.time() - at) * 1000 * self._rate
 
 
 class SeededRandomness:
-    """Implements `core.seams.Randomness` from a seed."""
+    """Implements `core.runtime.Randomness` from a seed."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -280,7 +292,7 @@ class SeededRandomness:
 
 
 class SimulatedExecutor:
-    """Implements `core.seams.Executor`: a call happens some time later, its result later still.
+    """Implements `core.runtime.Executor`: a call happens some time later, its result later still.
 
     So appends overlap with flushes on both sides: after the request for a flush and before it
     (covered by it though not promised), and after it and before its result (not covered).

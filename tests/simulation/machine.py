@@ -11,12 +11,11 @@ from tests.simulation.inodes import Survival
 from tests.simulation.lockstep import LockstepExecutor
 from tests.simulation.loop import SeededRandomness, SimulatedClock, VirtualLoop
 from tests.simulation.network import SimulatedNetwork
-from tests.simulation.processes import Process, ProcessDied
+from tests.simulation.processes import LOCALHOST, Process, ProcessDied
 from tests.simulation.streams import Streams
 
 DATA_DIRECTORY = "/data"
 PORT = 9092
-ADDRESS = f"127.0.0.1:{PORT}"
 
 
 class Machine:
@@ -29,18 +28,27 @@ class Machine:
         streams: Streams,
         *,
         settings: Mapping[str, str],
+        node_id: int = 1,
+        host: str = LOCALHOST,
         disk: SimulatedFileSystem | None = None,
     ) -> None:
+        self.host = host
+        self.address = f"{host}:{PORT}"
         self.clock = SimulatedClock(loop)
-        self._randomness = SeededRandomness(streams("node-1"))
-        self._worker_delays = streams("disk-1")
+        self._randomness = SeededRandomness(streams(f"node-{node_id}"))
+        self._worker_delays = streams(f"disk-{node_id}")
         self.disk = disk or new_disk(self.clock.now_ms)
         self._sync_seconds_max = 0.01
         self.node: Node | None = None
         self._loop = loop
         self._network = network
         self._config = BrokerConfig.from_static(
-            {"log.dirs": DATA_DIRECTORY, "listeners": f"PLAINTEXT://{ADDRESS}", **settings}
+            {
+                "log.dirs": DATA_DIRECTORY,
+                "listeners": f"PLAINTEXT://{self.address}",
+                "node.id": str(node_id),
+                **settings,
+            }
         )
         self._process: Process | None = None
         self._executor: LockstepExecutor | None = None
@@ -66,7 +74,7 @@ class Machine:
         """Start the broker; False if it crashed before it was up."""
         assert self._process is None
         self.starts += 1
-        process = self._process = Process(f"broker-{self.starts}")
+        process = self._process = Process(f"broker-{self.starts}", self.host)
         self._crashed = self._loop.create_future()
         self._network.power_on(process.host)
         executor = LockstepExecutor(

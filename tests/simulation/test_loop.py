@@ -395,6 +395,20 @@ def test_clock_and_randomness_come_from_the_loop_and_the_seed(loop: VirtualLoop)
     assert first.uuid().version == 4
 
 
+def test_the_clock_of_a_machine_may_be_wrong_and_drift(loop: VirtualLoop) -> None:
+    right, wrong = SimulatedClock(loop), SimulatedClock(loop)
+    wrong.skew_ms = 5000
+    assert wrong.now_ms() - right.now_ms() == 5000
+    loop.run(asyncio.sleep(10))
+    wrong.drift(1.1)
+    assert wrong.monotonic_ms() == right.monotonic_ms(), "it does not jump"
+    loop.run(asyncio.sleep(10))
+    wrong.drift(1.0)
+    loop.run(asyncio.sleep(10))
+    assert wrong.monotonic_ms() - right.monotonic_ms() == pytest.approx(1000, abs=1)
+    assert wrong.now_ms() - right.now_ms() == pytest.approx(6000, abs=1)
+
+
 def test_one_seed_gives_one_history() -> None:
     def history(seed: int) -> list[tuple[float, int]]:
         virtual = VirtualLoop()

@@ -22,7 +22,17 @@ from headrace.log.log_flush import FlushJob
 from headrace.log.partition_log import AppendInfo
 from headrace.log.producer_state import ProducerStates
 from headrace.replication.partition import Partition
-from tests.simulation.faults import DRAWN, Entry, FaultPlan, LyingDisk
+from tests.simulation import faults
+from tests.simulation.faults import (
+    DRAWN,
+    Entry,
+    FaultPlan,
+    LyingDisk,
+    PowerCut,
+    client_host,
+    node_host,
+)
+from tests.simulation.streams import Streams
 from tests.simulation.world import World
 from tests.support.history import Outcome
 from tests.support.history_checks import Violation, check
@@ -49,18 +59,37 @@ def test_no_faults_break_a_promise(seed: int) -> None:
     assert world.machine.starts > 1 or not world.history.crashes
 
 
+@pytest.mark.parametrize("seed", SEEDS[:2])
+def test_nodes_that_know_nothing_of_each_other_keep_their_promises(seed: int) -> None:
+    world = World(seed, nodes=3)
+    world.run()
+    for history in world.histories:
+        assert check(history) == [], world
+        assert history.count(Outcome.OK) > 300, world
+
+
+def test_what_stays_broken_does_not_hold_up_the_others() -> None:
+    """A dead node, and one that its clients cannot reach any more; the third must be alive."""
+    dead = Entry(1.0, PowerCut(1, 0, 1_000_000.0, 5))
+    unreachable = Entry(1.2, faults.Partition(client_host(2), node_host(2), 0, 1_000_000.0))
+    world = World(1, FaultPlan(3.0, (dead, unreachable)), nodes=3, healed=[3])
+    world.run()
+    assert check(world.histories[2]) == []
+    assert world.histories[2].count(Outcome.OK) > 300
+    assert not world.places[1].machine.is_up
+    assert world.loop.time() < 60
+
+
 def test_the_plans_leave_nothing_out() -> None:
     """The usual seeds together: sends of every outcome, every fault, kills and power cuts."""
     kinds: set[object] = set()
-    faults: set[str] = set()
     for seed in range(4):
-        world = World(seed)
-        history = world.run()
+        history = World(seed).run()
         kinds |= {send.outcome for send in history.sends}
         kinds |= {crash.power_cut for crash in history.crashes}
-        faults |= {entry.fault.kind for entry in world.plan.entries}
     assert kinds == {*Outcome, True, False}
-    assert faults == set(DRAWN)
+    plans = [FaultPlan.drawn(Streams(seed)("faults")) for seed in range(16)]
+    assert {entry.fault.kind for plan in plans for entry in plan.entries} == set(DRAWN)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -82,9 +111,10 @@ def test_in_calm_weather_everything_is_acknowledged_and_read(seed: int) -> None:
 
 
 def digest(seed: int) -> str:
-    world = World(seed, FaultPlan.drawn(Random(seed), seconds=6))
-    history = world.run().encode()
-    return hashlib.sha256(history + "\n".join(world.events).encode()).hexdigest()
+    world = World(seed, FaultPlan.drawn(Random(seed), seconds=2, nodes=3), nodes=3)
+    world.run()
+    assert all(history.sends for history in world.histories)
+    return hashlib.sha256(world.encode()).hexdigest()
 
 
 @cache
