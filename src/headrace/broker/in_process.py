@@ -205,7 +205,7 @@ class InProcessConnection:
     def finished(self, request: InProcessRequest) -> None:
         self._calls.pop(request, None)
 
-    def close(self) -> None:
+    def close(self, lost: str | None = None) -> None:
         """The client is done with it."""
         if self._closed:
             return
@@ -217,7 +217,7 @@ class InProcessConnection:
         )
         self._muted.clear()
         for request in tuple(self._calls):
-            request.fail(ClientClosed("connection"))
+            request.fail(ClientClosed("connection") if lost is None else ConnectionLost(lost))
 
     async def wait_closed(self) -> None:
         """Let handlers that are still at work come to their end."""

@@ -40,7 +40,9 @@ class BrokerConnection(Protocol):
         """Start a request; never waits."""
         ...
 
-    def close(self) -> None: ...
+    def close(self, lost: str | None = None) -> None:
+        """Close now. Unanswered requests fail as closed, or as lost for this reason."""
+        ...
 
     async def wait_closed(self) -> None: ...
 
@@ -143,8 +145,8 @@ class SocketConnection(asyncio.BufferedProtocol):
         except TimeoutError:
             limit = self._settings.connect_timeout_ms
             self._fail(ConnectFailed(f"cannot connect to {host}:{port} within {limit} ms"))
-        except OSError as error:
-            reason = error.strerror or str(error)
+        except (OSError, ValueError) as error:  # a host that cannot be a name is a ValueError
+            reason = getattr(error, "strerror", None) or str(error)
             self._fail(
                 ConnectFailed(
                     f"cannot connect to {host}:{port}: {reason}",
@@ -262,9 +264,9 @@ class SocketConnection(asyncio.BufferedProtocol):
             if not waiter.done():
                 waiter.set_exception(error)
 
-    def close(self) -> None:
-        """Close now; unanswered requests fail."""
-        self._fail(ClientClosed("connection"))
+    def close(self, lost: str | None = None) -> None:
+        """Close now. Unanswered requests fail as closed, or as lost for this reason."""
+        self._fail(ClientClosed("connection") if lost is None else self._state.lost_error(lost))
         if not self._opening.done():
             self._opening.cancel()
 

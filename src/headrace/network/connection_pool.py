@@ -96,7 +96,7 @@ class ConnectionPool:
             or not connection.address.is_same_address(address)
         ):
             if connection is not None:
-                connection.close()
+                connection.close(f"the broker is at {address} now")
             connection = self._connections[node, channel] = self._new_connection(address)
         return connection
 

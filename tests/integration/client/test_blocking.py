@@ -1,11 +1,14 @@
 """The blocking face: every codec, keys, headers, times, large records, seeks, other clients."""
 
+import asyncio
 import pickle
 import socket
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from headrace.client import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
+    AsyncClient,
     BrokerUnreachable,
     CallTimedOut,
     Client,
@@ -35,8 +39,12 @@ from headrace.client import (
 )
 from headrace.client.core.settings import CodecName
 from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
+from headrace.core.ids import NodeId
+from headrace.network.address import BrokerAddress
+from headrace.network.send_request import SendRequest
 from headrace.protocol.frames import decode_request_header, encode_response
 from headrace.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from headrace.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from headrace.protocol.records.decode import iterate_records
 from headrace.protocol.records.encode import encode_batch
 from headrace.protocol.records.header import iterate_headers
@@ -328,15 +336,25 @@ def test_where_nobody_listens_the_address_is_told() -> None:
             client.admin.list_topics()
 
 
-@pytest.mark.parametrize("answers", [0, 1])
-def test_a_lost_request_is_told_from_one_that_was_not_sent(answers: int) -> None:
-    """A peer that hangs up at the first request, or at the one after it."""
+async def test_a_host_that_cannot_be_a_name_is_refused_at_once() -> None:
+    """The resolver has an error of its own for it, which nobody waited for."""
+    for host in ("a..b", "x" * 70 + ".org"):
+        with Client(f"{host}:9092") as client, pytest.raises(ConnectFailed, match="label"):
+            client.connect()
+        async with asyncio.timeout(10), AsyncClient(f"{host}:9092") as aio:
+            with pytest.raises(ConnectFailed, match="label"):
+                await aio.connect()
+
+
+@contextmanager
+def peer_that_answers(greetings: int) -> Iterator[int]:
+    """Says what it speaks so many times, takes one more request and hangs up; gives its port."""
     api = ApiVersion(api_key=3, min_version=0, max_version=13)
 
     def serve() -> None:
         peer, _ = server.accept()
         with peer:
-            for _ in range(answers):
+            for _ in range(greetings):
                 header = decode_request_header(peer.recv(65536)[4:])
                 response = ApiVersionsResponse(api_keys=[api])
                 peer.sendall(encode_response(response, header.api_version, header.correlation_id))
@@ -345,11 +363,32 @@ def test_a_lost_request_is_told_from_one_that_was_not_sent(answers: int) -> None
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve)
         thread.start()
-        port = server.getsockname()[1]
-        kind = ConnectionLost if answers else ConnectFailed
-        with Client(f"127.0.0.1:{port}") as client, pytest.raises(kind):
-            client.connect()
+        yield server.getsockname()[1]
         thread.join()
+
+
+@pytest.mark.parametrize(("greetings", "kind"), [(0, ConnectFailed), (1, ConnectionLost)])
+def test_a_lost_request_is_told_from_one_that_was_not_sent(
+    greetings: int, kind: type[BrokerUnreachable]
+) -> None:
+    with (
+        peer_that_answers(greetings) as port,
+        Client(f"127.0.0.1:{port}") as client,
+        pytest.raises(kind),
+    ):
+        client.connect()
+
+
+def test_what_a_broker_that_moved_has_not_answered_is_lost_and_not_closed() -> None:
+    with peer_that_answers(1) as port, Client(f"127.0.0.1:{port}") as client:
+        cluster, send = client.requests.session.cluster, client.requests.submit
+        request = SendRequest(NodeId(5), MetadataRequest(topics=[]), MetadataResponse, 5_000)
+        cluster.add_broker(BrokerAddress(NodeId(5), "127.0.0.1", port))
+        first = send(request)
+        assert not first.outcome
+        cluster.add_broker(BrokerAddress(NodeId(5), "127.0.0.1", free_port("127.0.0.1")))
+        assert isinstance(send(request).outcome, ConnectFailed)
+        assert isinstance(first.outcome, ConnectionLost)
 
 
 def test_what_is_closed_says_so(client: Client, topic: str) -> None:

@@ -16,7 +16,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import NodeId
 from headrace.core.runtime import Clock, Randomness
 from headrace.network.address import BrokerAddress
-from headrace.network.errors import ClientClosed, ConnectFailed
+from headrace.network.errors import ClientClosed, ConnectFailed, ConnectionLost
 from headrace.network.send_request import SHARED_CHANNEL, SendRequest
 from headrace.network.tls import tls_context
 from headrace.protocol.message import Message
@@ -147,11 +147,11 @@ class ClusterRequests:
     def _is_usable(self, connection: BrokerConnection, address: BrokerAddress) -> bool:
         if connection.is_closed:
             return False
-        if connection.address.is_same_address(address) and (
-            connection.is_waiting
-            or self.now_ms() - connection.last_used_ms
-            < self._connection_settings.connection_idle_ms_max
-        ):
+        if not connection.address.is_same_address(address):
+            connection.fail(ConnectionLost(f"{connection.address} is no more: now at {address}"))
+            return False
+        idle_ms = self.now_ms() - connection.last_used_ms
+        if connection.is_waiting or idle_ms < self._connection_settings.connection_idle_ms_max:
             return True
         connection.fail(ClientClosed("connection"))
         return False

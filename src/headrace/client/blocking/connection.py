@@ -56,8 +56,8 @@ class BrokerConnection:
             plain = socket.create_connection((host, port), self._settings.connect_timeout_ms / 1000)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return plain if tls is None else tls.wrap_socket(plain, server_hostname=host)
-        except OSError as error:
-            reason = error.strerror or str(error)
+        except (OSError, ValueError) as error:  # a host that cannot be a name is a ValueError
+            reason = getattr(error, "strerror", None) or str(error)
             raise ConnectFailed(
                 f"cannot connect to {host}:{port}: {reason}",
                 hint="check that a broker listens there and the address is right",

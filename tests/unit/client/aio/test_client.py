@@ -17,6 +17,7 @@ from headrace.client import (
 from headrace.client import ClientSettings as Settings
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NodeId
+from headrace.network.address import BrokerAddress
 from headrace.network.errors import BadFrame, RequestTimedOut
 from headrace.network.send_request import SendRequest
 from headrace.protocol.message import Message
@@ -190,6 +191,29 @@ def test_a_request_whose_connection_breaks_after_it_may_have_arrived(run: Run) -
             send = SendRequest(NodeId(0), request, DescribeClusterResponse, 1000)
             with pytest.raises(ConnectionLost):
                 await client.requests.submit(send)
+
+    run(story())
+
+
+def test_what_a_broker_that_moved_has_not_answered_is_lost_and_not_closed(run: Run) -> None:
+    """A closed client is not retried; a broker that is elsewhere now is."""
+
+    async def story() -> None:
+        old, new = await started(), await started(9093)
+        old.on(DescribeClusterRequest, lambda _: SILENCE)
+        async with AsyncClient("broker:9092") as client:
+            await client.topic("t")
+            request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+            send = SendRequest(NodeId(0), request, DescribeClusterResponse, 60_000)
+            waiting = client.requests.submit(send)
+            while not old.requests(DescribeClusterRequest):
+                await asyncio.sleep(0.0001)
+            moved = BrokerAddress(NodeId(0), "broker", 9093)
+            client.requests.session.cluster.add_broker(moved)
+            assert await client.requests.submit(send) == CLUSTER
+            with pytest.raises(ConnectionLost, match="the broker is at broker:9093 now"):
+                await waiting
+        assert new.connections == 1
 
     run(story())
 
