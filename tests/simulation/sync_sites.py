@@ -11,7 +11,7 @@ import headrace
 SOURCE = Path(headrace.__file__).parent
 # The interface itself, and its real form.
 NOT_CALLERS = ("core/files.py", "log/real_files.py", "log/descriptor_io.py")
-# Here members of groups synchronise, not files: these rooms reach the disk through a log.
+# Here members of groups synchronise, not files: these packages reach the disk through a log.
 NO_FILES = ("broker/", "groups/", "client/", "gateway/", "text/", "web/", "spark/")
 
 

@@ -6,7 +6,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 COORDINATOR_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 """Written by coordinators alone: what they hold in memory must be what their topics say."""
 
-# The last one is our own: idempotency keys of the plain doors.
+# The last one is our own: idempotency keys of HTTP and text.
 INTERNAL_TOPICS = COORDINATOR_TOPICS | {"__headrace_idempotency"}
 """Topics the cluster keeps for itself; shown to clients with the internal flag."""
 

@@ -52,7 +52,7 @@ ConnectionFactory = Callable[[BrokerAddress], BrokerConnection | None]
 
 
 class Connect(Protocol):
-    """The seam to the network: as the loop's `create_connection`, one address at a time."""
+    """The interface to the network: as the loop's `create_connection`, one address at a time."""
 
     def __call__(
         self,
@@ -67,7 +67,7 @@ class Connect(Protocol):
 def connect_with_loop(
     factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, *, ssl: SSLContext | None
 ) -> Awaitable[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]]:
-    """The default seam."""
+    """The default one."""
     return asyncio.get_running_loop().create_connection(factory, host, port, ssl=ssl)
 
 

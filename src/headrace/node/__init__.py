@@ -1,7 +1,7 @@
-"""The whole broker: builds every room from a config, starts them, stops them in reverse.
+"""The whole broker: builds every package's part from a config, starts them, stops them in reverse.
 
 Offers `Node` (in `node.node`) and `real_node`, a node on the real disk, clock and threads. The
-real forms of the seams live here; the simulated ones in `tests/simulation`.
+real forms of time, randomness and threads live here; the simulated ones in `tests/simulation`.
 """
 
 from typing import TYPE_CHECKING

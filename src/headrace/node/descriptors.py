@@ -2,7 +2,7 @@
 
     files     the log's cache of open files (`log.real_files.open_files_max_for`)
     reserve   listeners, lock, pipes of workers; flush and roll when all else is taken
-    rest      connections: most for the Kafka door, some for each of the others
+    rest      connections: most for the Kafka listeners, some for each of the others
 
 Without a division, connections alone could take all of them, and no segment could be rolled.
 """

@@ -1,4 +1,4 @@
-"""The plain doors of a node: opened when the Kafka door is, closed before it.
+"""The HTTP and text listeners of a node: opened when the Kafka listener is, closed before it.
 
 What they need is loaded by a thread meanwhile, so that the first Kafka clients are served at
 full speed.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TEXT_CONNECTIONS = Metric(
-    "headrace_text_connections", "gauge", "Open connections of the text door."
+    "headrace_text_connections", "gauge", "Open connections of the text listener."
 )
 
 
@@ -44,7 +44,7 @@ class ListenerBindFailed(OSError):
 
 
 class ExtraListeners:
-    """The doors beside Kafka's of one node, as its config wants them."""
+    """The listeners beside Kafka's of one node, as its config wants them."""
 
     def __init__(
         self,
@@ -65,18 +65,18 @@ class ExtraListeners:
 
     @property
     def http(self) -> tuple[str, int] | None:
-        """Where the HTTP door listens."""
+        """Where the HTTP API listens."""
         return None if self._web is None else (self._web.host, self._web.port)
 
     @property
     def text(self) -> tuple[str, int] | None:
-        """Where the text door listens."""
+        """Where the text protocol listens."""
         return None if self._text is None else (self._text.host, self._text.port)
 
     async def open(self) -> None:
         """Open what the config names; `DoorShut` where an address cannot be had.
 
-        A door that nobody has asked for by name may stay shut.
+        A listener that nobody has asked for by name may stay closed.
         """
         for key, address, opening in (
             ("http.listener", self._config.http_listener, self._open_http),
@@ -97,7 +97,7 @@ class ExtraListeners:
                     f"{option} HOST:PORT, or none with {option} off"
                 )
                 logger.warning(
-                    "a door stays shut: key=%s error=%s hint=%s", key, error.strerror, hint
+                    "a listener stays closed: key=%s error=%s hint=%s", key, error.strerror, hint
                 )
 
     async def close(self) -> None:
@@ -109,11 +109,11 @@ class ExtraListeners:
                 if closing is not None:
                     await closing.close()
             except Exception:
-                logger.exception("a door was not closed in order, the others are")
+                logger.exception("a listener was not closed in order, the others are")
         self._gateways.clear()
 
     def collect(self) -> Iterator[Family]:
-        """A source of metrics: what the text door has to tell."""
+        """A source of metrics: what the text listener has to tell."""
         yield TEXT_CONNECTIONS.value(0 if self._text is None else self._text.connections)
 
     def abort(self) -> None:

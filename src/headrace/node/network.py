@@ -1,6 +1,6 @@
 """Listening addresses on the running event loop.
 
-The loop is the seam to the network: uvloop or asyncio in production, a loop with an in-memory
+The loop is the interface to the network: uvloop or asyncio in production, a loop with an in-memory
 network in the simulation. Nothing here or above touches a socket by itself.
 """
 

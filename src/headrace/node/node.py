@@ -281,7 +281,7 @@ class Node:
         return self.processor.services
 
     async def open_extra_listeners(self) -> None:
-        """Open the doors beside Kafka's that the config names; after `start`."""
+        """Open the listeners beside Kafka's that the config names; after `start`."""
         from headrace.node.extra_listeners import ExtraListeners
 
         sources = () if self.metrics is None else (self.metrics,)

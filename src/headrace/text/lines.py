@@ -64,7 +64,7 @@ _tuple = tuple.__new__
 
 
 class LineReader:
-    """The reading half of one connection. After a fatal refusal or a stranger: nothing more."""
+    """The reading half of one connection. After a fatal refusal: nothing more."""
 
     __slots__ = ("_announced", "_ended", "_length", "_settings", "_tail", "_topics")
 

@@ -202,8 +202,8 @@ async def test_a_decision_that_fails_half_way_leaves_nobody_waiting(
 def _has_member(groups: Any, member_id: str) -> bool:
     return any(
         member_id in group.members
-        for home in groups.runtime.shards
-        for group in home.shard.groups.values()
+        for loaded in groups.runtime.shards
+        for group in loaded.shard.groups.values()
     )
 
 

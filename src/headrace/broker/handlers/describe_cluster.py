@@ -26,7 +26,7 @@ def _refuse(_: DescribeClusterRequest, code: ErrorCode, message: str | None) -> 
 def describe_cluster(
     ctx: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """List the brokers; the controllers have a door of their own, which this is not."""
+    """List the brokers; the controllers have a listener of their own, which this is not."""
     ctx.require(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     if request.endpoint_type not in (BROKERS, CONTROLLERS):
         return DescribeClusterResponse(

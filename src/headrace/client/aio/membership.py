@@ -12,7 +12,7 @@ from headrace.core.errors import HeadraceError
 from headrace.network.send_request import SHARED_CHANNEL
 from headrace.protocol.message import Message
 
-# A farewell is worth this much patience: the group will notice our absence anyway.
+# Leaving the group is worth this much patience: the group will notice our absence anyway.
 _LEAVE_MS = 5_000
 # A broker names a new member at once; an old one only when the whole rebalance is over.
 _MEMBER_ID_WAIT_MS = 2_000

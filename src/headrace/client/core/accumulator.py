@@ -45,7 +45,7 @@ class AppendResult(Enum):
 
 
 class RecordAccumulator:
-    """Lanes for all partitions, the producer's identity, and the buffer's size."""
+    """Queues for all partitions, the producer's identity, and the buffer's size."""
 
     def __init__(
         self, session: Session, settings: ProducerSettings, complete: CompletionCallback
@@ -201,7 +201,7 @@ class RecordAccumulator:
         )
 
     def _ensure_newer_epoch(self, queue: PartitionQueue) -> bool:
-        """Make sure that the lane has a newer identity to start over with (KIP-360)."""
+        """Make sure that the partition has a newer identity to start over with (KIP-360)."""
         if queue.identity == self.identity:
             if self.identity.epoch >= _EPOCH_MAX:
                 self.identity = NO_IDENTITY

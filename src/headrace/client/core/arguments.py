@@ -1,4 +1,4 @@
-"""What `send` may be given: checked at the door, where the caller can still see what was wrong."""
+"""What `send` may be given: checked at the call, where the caller can still see what was wrong."""
 
 from collections.abc import Sequence
 
