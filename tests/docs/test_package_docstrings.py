@@ -23,10 +23,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "headrace"
 # The map of the packages themselves is the layout in README.md.
 PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE)
-NOT_YET_HELD = {
-    *("broker", "client", "client/aio", "client/blocking", "client/core", "controller"),
-    *("groups/classic", "groups/consumer", "log", "metadata", "node", "replication"),
-}
+NOT_YET_HELD: frozenset[str] = frozenset()
 
 _LIST_ROW = re.compile(r"^ {4,6}([a-z0-9_]+(?:, [a-z0-9_]+)*)(?: {2,}\S.*)?$", re.MULTILINE)
 _BACKTICKED = re.compile(r"`([^`\n]+)`")
@@ -87,8 +84,8 @@ def defined() -> dict[str, set[str]]:
 def exists(word: str, package: Path) -> bool:
     """Whether something of this name is there: a path, a module, a class, a key, a command."""
     word = word.removesuffix("(command)").removesuffix("()")
-    if word.startswith("/"):
-        return True  # a path of the HTTP API
+    if word.startswith(("/", "__")):
+        return True  # a path of the HTTP API, an internal topic
     if "/" in word or word.endswith(".py"):
         return any((base / word).exists() for base in (package, SOURCE, ROOT))
     if _NAME.fullmatch(word) is None:

@@ -7,10 +7,11 @@
         with client.reader({TopicPartition("orders", 0): EARLIEST}) as reader:
             for record in reader: ...
 
-`AsyncClient` and what it makes have the same calls to be awaited. The command line, the tests,
-the gateway and Spark use this package; transactions are not in it yet. What carries the requests
-is `headrace.network`. Names are loaded when first used, so a program that only blocks never
-imports asyncio's face.
+`AsyncClient` and what it makes (`aio`) have the same calls to be awaited as `Client` and what it
+makes (`blocking`); both drive `core`, and `system` is real time and randomness. The command line,
+the tests, the gateway and Spark use this package; transactions are not in it yet. What carries the
+requests is `headrace.network`. Names are loaded when first used, so a program that only blocks
+never imports asyncio's face.
 """
 
 from importlib import import_module

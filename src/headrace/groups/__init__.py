@@ -1,21 +1,17 @@
 """The group coordinator: who reads which partition, and how far each group has read.
 
-Groups live in shards, one for each partition of the offsets topic. `shard.GroupShard` is pure:
-it decides, changes its groups and offsets, and hands over records in Kafka's formats. Which of its
-parts does what:
+Groups live in shards, one for each partition of `__consumer_offsets`: pure state machines whose
+records lie in that partition in Kafka's formats. Loading, writing, replying and keeping time is
+left to `coordinator/`, wire requests and authorization to `broker/`.
 
-    classic                    groups of the classic protocol
-    consumer                   groups of KIP-848, and members on their way between the two
-    consumer_group_requests    requests that concern consumer groups, brought into the shard
-    offset_requests            commits, fetches and deletions of offsets; how offsets expire
-    offsets, pending_offsets   offsets committed, and those of transactions that have not ended
-    queries                    lists and descriptions of groups
-    shard_state, result        what the above see of their shard, and what they decide
-    records, stored_offsets    records between objects and bytes
-
-`group_coordinator.GroupCoordinator` maps requests to operations on a shard (`names`: which ids and
-names may come in; `settings`: limits from the broker's configuration). Nothing here does I/O: the
-runtime in `coordinator/` loads the shards that are led here, appends what they decide, lets the
-responses go once that is committed, and keeps the time. Wire requests and authorization are left
-to `broker/`.
+    group_coordinator             each request as an operation on the shard of its group
+    shard, shard_state, result    the groups of one partition, and what a decision comes to
+    classic                       groups whose members divide the partitions among themselves
+    consumer, consumer_group_requests
+                                  groups of KIP-848, and the way between the two protocols
+    offsets, pending_offsets, offset_requests
+                                  committed offsets, and how they come to an end
+    records, stored_offsets       records to objects and bytes; quickly, when many are loaded
+    queries                       lists and descriptions
+    names, settings               what may come into a group, and the broker's keys
 """

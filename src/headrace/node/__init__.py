@@ -1,7 +1,16 @@
-"""The whole broker: builds every package's part from a config, starts them, stops them in reverse.
+"""The whole broker: builds the parts from a config, starts them, stops them in reverse.
 
-Offers `Node` (in `node.node`) and `real_node`, a node on the real disk, clock and threads. The
-real forms of time, randomness and threads live here; the simulated ones in `tests/simulation`.
+Offers `Node` (in `node.node`, which says what is started in which order) and `real_node`, a node
+on the real disk, clock and threads. The simulated forms of those are in `tests/simulation`.
+
+    config                          a configuration out of a file, the environment and flags
+    network, extra_listeners        listening addresses; the HTTP and text listeners
+    system, shielded_executor       real time, randomness and threads; calls that are seen to their
+                                    end
+    log_maintenance, log_cleaner    checkpoints, retention, timed flushes; compaction
+    metrics, event_loop_lag, log_lines
+                                    what it tells about itself
+    descriptors                     who may open how many files
 """
 
 from typing import TYPE_CHECKING

@@ -5,7 +5,7 @@
       |                  |   +--nobody left--> Empty        |                         |
       +------------------+------------join, leave, timeout--+-------------------------+
 
-`group.py` is the state, `rebalance.py` the way from one generation to the next, `joining.py`,
-`syncing.py` and `leaving.py` the requests, `expiry.py` what happens when time runs out. The
+`group` is the state (`member` of one member), `rebalance` the way from one generation to the next,
+`joining`, `syncing` and `leaving` the requests, `expiry` what happens when time runs out. The
 assignment itself is made by the member that leads the group and is opaque here.
 """
