@@ -18,8 +18,9 @@ from headrace.controller.commands import (
     TopicToCreate,
     TopicToDelete,
 )
+from headrace.core.config_resources import ConfigResourceType
 from headrace.log.real_files import RealFileSystem
-from headrace.metadata.image import ConfigResourceType, Image
+from headrace.metadata.image import Image
 from tests.support.groups import required
 from tests.support.kafka_tools import DUMP_LOG, KafkaTools
 from tests.support.metadata import NODE, MetadataNode

@@ -19,8 +19,8 @@ from headrace.client import (
     Client,
     ClientSettings,
     ConfigResource,
+    ConfigResourceType,
     RequestTimedOut,
-    ResourceType,
     TopicPartition,
 )
 from headrace.testing import Broker
@@ -230,7 +230,7 @@ def test_settings_and_data_directory_are_honoured(tmp_path: Path) -> None:
         client.producer() as producer,
     ):
         broker.create_topic("by-hand", configs={"segment.ms": "2m", "preallocate": True})
-        resource = ConfigResource(ResourceType.TOPIC, "by-hand")
+        resource = ConfigResource(ConfigResourceType.TOPIC, "by-hand")
         configs = client.admin.describe_configs([resource])[resource]
         assert (configs["retention.ms"].value, configs["segment.ms"].value) == ("3600000", "120000")
         producer.send_and_wait("made-by-asking", b"x")
@@ -288,11 +288,11 @@ def test_the_plugin_works_under_xdist_and_obeys_its_settings(tmp_path: Path) -> 
     )
     (tmp_path / "test_many.py").write_text(
         "import pytest\n"
-        "from headrace.client import Client, ConfigResource, ResourceType\n"
+        "from headrace.client import Client, ConfigResource, ConfigResourceType\n"
         "@pytest.mark.parametrize('number', range(6))\n"
         "def test_the_limit_is_ours(number, headrace_broker, headrace_topic):\n"
         "    with Client(headrace_broker.bootstrap_servers) as client:\n"
-        "        resource = ConfigResource(ResourceType.TOPIC, headrace_topic)\n"
+        "        resource = ConfigResource(ConfigResourceType.TOPIC, headrace_topic)\n"
         "        configs = client.admin.describe_configs([resource])[resource]\n"
         "    assert configs['max.message.bytes'].value == '4321'\n"
     )

@@ -18,8 +18,8 @@ from headrace.controller.commands import (
     TopicToCreate,
     TopicToDelete,
 )
+from headrace.core.config_resources import ConfigResourceType
 from headrace.core.errors import ErrorCode
-from headrace.metadata.image import ConfigResourceType
 from headrace.node.node import Node
 from headrace.protocol.frames import decode_response, encode_request
 from headrace.protocol.messages.produce import (

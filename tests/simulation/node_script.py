@@ -17,9 +17,9 @@ from headrace.client import (
     AsyncClient,
     ConfigChange,
     ConfigResource,
+    ConfigResourceType,
     NewTopic,
     ProducerSettings,
-    ResourceType,
 )
 from headrace.core.ids import TopicPartition
 from tests.simulation.clients import ClientHost, batches_between, records_in
@@ -140,7 +140,7 @@ class NodeCrashPoint:
     async def _check_topic(
         self, client: AsyncClient, name: str, promise: TopicPromise, found: list[str]
     ) -> None:
-        resource = ConfigResource(ResourceType.TOPIC, name)
+        resource = ConfigResource(ConfigResourceType.TOPIC, name)
         configs = (await client.admin.describe_configs([resource]))[resource]
         for key, value in promise.configs.items():
             if configs[key].value != value:
@@ -270,7 +270,7 @@ class NodeScript:
         promise = self.promises.topics["t"]
         promise.configs.clear()
         change = ConfigChange("max.message.bytes", "7000")
-        await client.admin.alter_configs({ConfigResource(ResourceType.TOPIC, "t"): [change]})
+        await client.admin.alter_configs({ConfigResource(ConfigResourceType.TOPIC, "t"): [change]})
         promise.configs["max.message.bytes"] = "7000"
         await client.admin.create_partitions({"t": 2})
         promise.partitions = 2

@@ -9,7 +9,12 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from headrace.client import ConfigChange, ConfigResource, NewTopic, ResourceType
+from headrace.client import (
+    ConfigChange,
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+)
 from headrace.core.broker_configs import BROKER_KEYS, BrokerConfig
 from headrace.core.config_keys import (
     INT_MAX,
@@ -73,14 +78,18 @@ AT_START = [
 ]
 WHILE_RUNNING = [
     *(
-        (ResourceType.BROKER, known)
+        (ConfigResourceType.BROKER, known)
         for known in BROKER_KEYS.values()
         if known.update is not Update.READ_ONLY
     ),
-    *((ResourceType.TOPIC, known) for known in TOPIC_KEYS.values()),
-    *((ResourceType.GROUP, known) for known in GROUP_KEYS.values()),
+    *((ConfigResourceType.TOPIC, known) for known in TOPIC_KEYS.values()),
+    *((ConfigResourceType.GROUP, known) for known in GROUP_KEYS.values()),
 ]
-NAMES = {ResourceType.BROKER: "", ResourceType.TOPIC: "t", ResourceType.GROUP: "g"}
+NAMES = {
+    ConfigResourceType.BROKER: "",
+    ConfigResourceType.TOPIC: "t",
+    ConfigResourceType.GROUP: "g",
+}
 
 
 class Stage:
@@ -148,7 +157,7 @@ def test_an_extreme_value_is_refused_in_words_or_served_without_a_busy_loop(name
     ids=[f"{k.name.lower()}-{each.name}" for k, each in WHILE_RUNNING],
 )
 def test_a_running_broker_survives_every_extreme_and_starts_with_it(
-    kind: ResourceType, known: ConfigKey
+    kind: ConfigResourceType, known: ConfigKey
 ) -> None:
     """With a topic that has records and a connection that is open; cleaner and retention look
     often, so that each value is used."""

@@ -12,8 +12,8 @@ from headrace.client import (
     Client,
     ConfigChange,
     ConfigResource,
+    ConfigResourceType,
     ProducerSettings,
-    ResourceType,
     TopicPartition,
 )
 from headrace.protocol.records.decode import Record, iterate_records
@@ -81,19 +81,19 @@ def alter(broker: Broker, topic: str, configs: Mapping[str, str]) -> None:
     """Set topic configs while the broker runs."""
     changes = [ConfigChange(name, value) for name, value in configs.items()]
     with Client(broker.bootstrap_servers) as client:
-        client.admin.alter_configs({ConfigResource(ResourceType.TOPIC, topic): changes})
+        client.admin.alter_configs({ConfigResource(ConfigResourceType.TOPIC, topic): changes})
 
 
 def alter_brokers(broker: Broker, configs: Mapping[str, str], name: str = "") -> None:
     """Set dynamic configs of one broker, or (the empty name) of all."""
     changes = [ConfigChange(key, value) for key, value in configs.items()]
     with Client(broker.bootstrap_servers) as client:
-        client.admin.alter_configs({ConfigResource(ResourceType.BROKER, name): changes})
+        client.admin.alter_configs({ConfigResource(ConfigResourceType.BROKER, name): changes})
 
 
 def config_value(broker: Broker, topic: str, name: str) -> str | None:
     """What DescribeConfigs says about a topic's key."""
-    resource = ConfigResource(ResourceType.TOPIC, topic)
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic)
     with Client(broker.bootstrap_servers) as client:
         return client.admin.describe_configs([resource])[resource][name].value
 

@@ -5,8 +5,8 @@ from typing import Protocol, TypeVar
 
 from headrace.broker.request import RequestContext
 from headrace.controller.commands import ConfigAlteration
+from headrace.core.config_resources import ConfigResourceType
 from headrace.core.errors import ApiError
-from headrace.metadata.image import ConfigResourceType
 from headrace.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 

@@ -44,7 +44,6 @@ from headrace.client.core.models import (
     ConfigChange,
     ConfigEntry,
     ConfigOperation,
-    ConfigResource,
     FetchedChunk,
     ListedOffset,
     LogDirDescription,
@@ -55,11 +54,11 @@ from headrace.client.core.models import (
     ReceivedRecord,
     RecordMetadata,
     ReplicaSize,
-    ResourceType,
     TopicDescription,
     at_time,
 )
 from headrace.client.core.settings import ClientSettings, ProducerSettings, ReaderSettings
+from headrace.core.config_resources import ConfigResource, ConfigResourceType
 from headrace.core.ids import TopicPartition
 from headrace.network.errors import (
     BrokerUnreachable,
@@ -123,6 +122,7 @@ __all__ = [
     "ConfigEntry",
     "ConfigOperation",
     "ConfigResource",
+    "ConfigResourceType",
     "ConnectFailed",
     "ConnectionLost",
     "Consumer",
@@ -151,7 +151,6 @@ __all__ = [
     "RecordMetadata",
     "ReplicaSize",
     "RequestTimedOut",
-    "ResourceType",
     "SaslSettings",
     "SecuritySettings",
     "ShiftBy",

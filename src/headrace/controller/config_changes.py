@@ -20,12 +20,13 @@ from headrace.controller.commands import (
 from headrace.controller.decision_context import DecisionContext, message_of
 from headrace.core.broker_configs import BROKER_KEYS, validate_dynamic
 from headrace.core.config_keys import ConfigKey, ConfigType, format_value
+from headrace.core.config_resources import ConfigResource, ConfigResourceType
 from headrace.core.errors import ApiError, ErrorCode, InvalidConfig
 from headrace.core.group_configs import GROUP_KEYS
 from headrace.core.group_configs import validate as validate_group
 from headrace.core.topic_configs import TOPIC_KEYS, validate_together
 from headrace.machine.interface import Decision
-from headrace.metadata.image import NO_CONFIGS, ConfigResource, ConfigResourceType, Image
+from headrace.metadata.image import NO_CONFIGS, Image
 from headrace.metadata.names import name_problem
 from headrace.metadata.records import ConfigRecord, MetadataRecord
 

@@ -20,11 +20,16 @@ from headrace.controller.decision_context import (
     message_of,
 )
 from headrace.controller.placement import assign, place
+from headrace.core.config_resources import ConfigResourceType
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NO_TOPIC_ID, TopicId
 from headrace.core.topic_configs import validate_together
 from headrace.machine.interface import Decision
-from headrace.metadata.image import ConfigResourceType, Image, PartitionRegistration, Topic
+from headrace.metadata.image import (
+    Image,
+    PartitionRegistration,
+    Topic,
+)
 from headrace.metadata.names import CLUSTER_METADATA_TOPIC, collision_key, name_problem
 from headrace.metadata.records import (
     ConfigRecord,

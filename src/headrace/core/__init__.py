@@ -12,6 +12,7 @@ randomness, threads), the simulated ones in `tests/simulation`.
 Every configuration key is declared here too, since clients ask a broker for all of them at once:
 
     config_keys         what a key is: type, default, limits, where its value comes from
+    config_resources    what has configs: topics, brokers, groups
     keys                the broker's keys, by what they are about
     broker_configs, topic_configs, group_configs
                         the values of one broker, topic or group

@@ -11,8 +11,8 @@ from typing import Final
 from headrace.client.aio.client import AsyncClient
 from headrace.client.core.errors import error_for
 from headrace.client.core.lookups import STALE_METADATA, partition_error
-from headrace.client.core.models import ConfigResource, ResourceType
 from headrace.client.core.produce_outcome import ProduceOutcome, failure_outcome, response_outcome
+from headrace.core.config_resources import ConfigResource, ConfigResourceType
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.core.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicPartition
 from headrace.gateway.batches import Batch, BatchEncoder
@@ -231,7 +231,7 @@ class BatchSender:
 
     async def _bytes_max(self) -> int | None:
         """The topic's own limit, where it is told; it says how many batches there will be."""
-        resource = ConfigResource(ResourceType.TOPIC, self._topic)
+        resource = ConfigResource(ConfigResourceType.TOPIC, self._topic)
         try:
             found = await self._client.admin.describe_configs([resource], keys=[_LIMIT_KEY])
             return int(found[resource][_LIMIT_KEY].value or "")

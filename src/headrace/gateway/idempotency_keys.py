@@ -27,8 +27,13 @@ from typing import Final, NamedTuple
 
 from headrace.client.aio.client import AsyncClient
 from headrace.client.core.errors import error_for
-from headrace.client.core.models import EARLIEST, ConfigResource, NewTopic, ResourceType, at_time
+from headrace.client.core.models import (
+    EARLIEST,
+    NewTopic,
+    at_time,
+)
 from headrace.client.core.producer_identity import request_producer_identity
+from headrace.core.config_resources import ConfigResource, ConfigResourceType
 from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
 from headrace.core.ids import TopicPartition
 from headrace.gateway.batch_sender import BatchSender
@@ -155,7 +160,9 @@ class IdempotencyKeys:
         admin = self._client.admin
         try:
             brokers = (await admin.describe_cluster()).brokers
-            resources = [ConfigResource(ResourceType.BROKER, str(each.node_id)) for each in brokers]
+            resources = [
+                ConfigResource(ConfigResourceType.BROKER, str(each.node_id)) for each in brokers
+            ]
             configs = await admin.describe_configs(resources, keys=[_EXPIRATION])
         except ApiError as error:
             logger.debug("brokers do not say for how long they remember: error=%s", error)

@@ -15,13 +15,12 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
+from headrace.core.config_resources import ConfigResource, ConfigResourceType
 from headrace.core.errors import StartupRefused
 from headrace.core.ids import NodeId, Offset
 from headrace.metadata.image import (
     BrokerEndpoint,
     BrokerRegistration,
-    ConfigResource,
-    ConfigResourceType,
     Image,
     PartitionRegistration,
     Topic,

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
-from headrace.metadata.image import ConfigResource, ConfigResourceType, Image
+from headrace.core.config_resources import ConfigResource, ConfigResourceType
+from headrace.metadata.image import Image
 from headrace.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,

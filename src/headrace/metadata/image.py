@@ -7,11 +7,11 @@ one), so holding an old one costs little.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
+from headrace.core.config_resources import ConfigResource, ConfigResourceType
 from headrace.core.ids import NO_OFFSET, NodeId, Offset, TopicPartition
 
 NO_LEADER = -1
@@ -19,24 +19,6 @@ NO_LEADER = -1
 
 UNASSIGNED_DIRECTORY = UUID(int=0)
 """Kafka's marker for a replica whose log directory is not known yet."""
-
-
-class ConfigResourceType(IntEnum):
-    """What a set of configs belongs to; values as on the wire."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-class ConfigResource(NamedTuple):
-    """One thing that has configs; the broker named "" stands for all brokers."""
-
-    type: ConfigResourceType
-    name: str
 
 
 class PartitionRegistration(NamedTuple):

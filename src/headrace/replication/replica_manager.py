@@ -27,6 +27,7 @@ from typing import Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from headrace.core.broker_configs import BrokerConfig
+from headrace.core.config_resources import ConfigResource, ConfigResourceType
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, StorageError
 from headrace.core.ids import NodeId, TopicId, TopicPartition
 from headrace.core.runtime import Executor
@@ -36,8 +37,6 @@ from headrace.log.directory import LogDirectory
 from headrace.log.partition_log import PartitionLog
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import (
-    ConfigResource,
-    ConfigResourceType,
     Image,
     PartitionRegistration,
     Topic,

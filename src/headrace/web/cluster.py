@@ -3,7 +3,11 @@
 import msgspec
 
 import headrace
-from headrace.client import ConfigEntry, ConfigResource, ResourceType
+from headrace.client import (
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+)
 from headrace.core.config_keys import ConfigSource
 from headrace.web.call import HttpCall
 from headrace.web.errors import BROKER_NOT_FOUND, HttpError
@@ -83,7 +87,7 @@ async def get_broker(call: HttpCall) -> Broker:
 )
 async def broker_configs(call: HttpCall) -> list[Config]:
     broker = await _broker(call)
-    return await _configs(call, ConfigResource(ResourceType.BROKER, str(broker.broker)))
+    return await _configs(call, ConfigResource(ConfigResourceType.BROKER, str(broker.broker)))
 
 
 @CLUSTER.patch(
@@ -96,7 +100,7 @@ async def broker_configs(call: HttpCall) -> list[Config]:
 )
 async def change_broker_configs(call: HttpCall) -> list[Config]:
     broker = await _broker(call)
-    return await _change(call, ConfigResource(ResourceType.BROKER, str(broker.broker)))
+    return await _change(call, ConfigResource(ConfigResourceType.BROKER, str(broker.broker)))
 
 
 @CLUSTER.get(
@@ -106,7 +110,7 @@ async def change_broker_configs(call: HttpCall) -> list[Config]:
     errors=(404, 422),
 )
 async def topic_configs(call: HttpCall) -> list[Config]:
-    return await _configs(call, ConfigResource(ResourceType.TOPIC, call.path["topic"]))
+    return await _configs(call, ConfigResource(ConfigResourceType.TOPIC, call.path["topic"]))
 
 
 @CLUSTER.patch(
@@ -118,7 +122,7 @@ async def topic_configs(call: HttpCall) -> list[Config]:
     errors=(404, 422),
 )
 async def change_topic_configs(call: HttpCall) -> list[Config]:
-    return await _change(call, ConfigResource(ResourceType.TOPIC, call.path["topic"]))
+    return await _change(call, ConfigResource(ConfigResourceType.TOPIC, call.path["topic"]))
 
 
 async def _broker(call: HttpCall) -> Broker:

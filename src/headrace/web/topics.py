@@ -4,7 +4,13 @@ from typing import Annotated
 
 import msgspec
 
-from headrace.client import ConfigChange, ConfigOperation, ConfigResource, NewTopic, ResourceType
+from headrace.client import (
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+)
 from headrace.client.core.models import (
     EARLIEST,
     LATEST,
@@ -148,7 +154,7 @@ async def change_topic(call: HttpCall) -> Topic:
     name, change, dry_run = call.path["topic"], call.body, call.query.dry_run
     before = await _topic(call, name)
     if change.configs:
-        resource = ConfigResource(ResourceType.TOPIC, name)
+        resource = ConfigResource(ConfigResourceType.TOPIC, name)
         await call.gateway.admin.alter_configs(
             {resource: config_changes(change.configs)}, validate_only=dry_run
         )
@@ -252,7 +258,7 @@ def _refuse_internal(topic: TopicDescription) -> None:
 
 async def _topic(call: HttpCall, name: str) -> Topic:
     described = await _describe(call, name)
-    resource = ConfigResource(ResourceType.TOPIC, name)
+    resource = ConfigResource(ConfigResourceType.TOPIC, name)
     configs = (await call.gateway.admin.describe_configs([resource]))[resource]
     values = {key: entry.value for key, entry in sorted(configs.items())}
     return Topic(name, values, _partitions(described))

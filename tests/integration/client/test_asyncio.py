@@ -13,10 +13,10 @@ from headrace.client import (
     ConfigChange,
     ConfigOperation,
     ConfigResource,
+    ConfigResourceType,
     NewTopic,
     ProducerSettings,
     ReaderSettings,
-    ResourceType,
     TopicPartition,
 )
 from headrace.client.core.settings import CodecName
@@ -114,7 +114,7 @@ def test_a_long_poll_does_not_hold_up_other_calls(
 
 def test_admin_calls_have_their_effect(tell: Callable[[Story], None]) -> None:
     name = f"admin-{uuid.uuid4().hex[:8]}"
-    resource = ConfigResource(ResourceType.TOPIC, name)
+    resource = ConfigResource(ConfigResourceType.TOPIC, name)
 
     async def story(client: AsyncClient) -> None:
         admin = client.admin
@@ -138,7 +138,7 @@ def test_admin_calls_have_their_effect(tell: Callable[[Story], None]) -> None:
         assert configs["retention.ms"].is_default
         cluster = await admin.describe_cluster()
         node = cluster.brokers[0].node_id
-        broker = ConfigResource(ResourceType.BROKER, str(node))
+        broker = ConfigResource(ConfigResourceType.BROKER, str(node))
         assert "log.dirs" in (await admin.describe_configs([broker]))[broker]
         async with client.producer() as producer:
             await producer.send_and_wait(name, b"value", key=b"k", partition=1)

@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from headrace.client import Client, ConfigChange, ConfigResource, ResourceType
+from headrace.client import (
+    Client,
+    ConfigChange,
+    ConfigResource,
+    ConfigResourceType,
+)
 from tests.support.brokers import HeadraceProcess
 from tests.support.config_effects import effect_of
 
@@ -64,7 +69,7 @@ def test_the_bound_of_slow_requests_changes_while_the_broker_runs(tmp_path: Path
     broker.start()
     with Client(broker.bootstrap_servers) as client:
         change = ConfigChange("request.log.slow.ms", "0")
-        client.admin.alter_configs({ConfigResource(ResourceType.BROKER, ""): [change]})
+        client.admin.alter_configs({ConfigResource(ConfigResourceType.BROKER, ""): [change]})
         client.admin.describe_cluster()
     assert broker.stop() == 0
     assert '"message": "slow request", "api": "DescribeCluster"' in broker.log_path.read_text()

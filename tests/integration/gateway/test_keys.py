@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client import ConfigChange, ConfigResource, NewTopic, ResourceType
+from headrace.client import (
+    ConfigChange,
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+)
 from headrace.core.errors import ErrorCode, HeadraceError
 from headrace.gateway import (
     Gateway,
@@ -276,7 +281,7 @@ async def test_a_key_is_answered_the_same_after_the_topics_limit_was_raised(
     records = [OutRecord(b"x" * 700) for _ in range(8)]
     first = await gateway.produce("small", records, key="k")
     assert [each.offset for each in first] == list(range(8))
-    resource = ConfigResource(ResourceType.TOPIC, "small")
+    resource = ConfigResource(ConfigResourceType.TOPIC, "small")
     change = ConfigChange("max.message.bytes", "100000")
     await gateway.admin.alter_configs({resource: [change]})
     assert await gateway.produce("small", records, key="k") == first
@@ -302,7 +307,7 @@ async def test_a_key_is_refused_once_brokers_have_been_told_to_forget_sooner(
     monkeypatch.setattr("headrace.gateway.idempotency_keys._CHECK_MS", 0)
     async with gateway_of("local", tmp_path) as gateway:
         await gateway.produce("orders", RECORDS, key="k")
-        resource = ConfigResource(ResourceType.BROKER, "")
+        resource = ConfigResource(ConfigResourceType.BROKER, "")
         change = ConfigChange("producer.id.expiration.ms", "1000")
         await gateway.admin.alter_configs({resource: [change]})
         with pytest.raises(KeyLifetimeTooLong):
@@ -323,7 +328,7 @@ async def test_no_default_of_a_broker_takes_keys_away_before_their_time(tmp_path
         kept = {"cleanup.policy": "delete", "max.message.bytes": "100000"}
         await gateway.admin.create_topics([NewTopic("orders", 1, configs=kept)])
         await gateway.produce("orders", RECORDS, key="k")
-        resource = ConfigResource(ResourceType.TOPIC, "__headrace_idempotency")
+        resource = ConfigResource(ConfigResourceType.TOPIC, "__headrace_idempotency")
         configs = (await gateway.admin.describe_configs([resource]))[resource]
         limits = {name: configs[name].value for name in ("retention.bytes", "cleanup.policy")}
         assert limits == {"retention.bytes": "-1", "cleanup.policy": "delete"}

@@ -9,8 +9,8 @@ from headrace.client import (
     LATEST,
     ConfigChange,
     ConfigResource,
+    ConfigResourceType,
     NewTopic,
-    ResourceType,
     TopicPartition,
     at_time,
 )
@@ -282,7 +282,7 @@ async def test_places_are_found_by_meaning(gateway: Gateway) -> None:
 
 async def test_rules_of_the_topic_hold_here_too(gateway: Gateway) -> None:
     await create(gateway, "orders")
-    resource = ConfigResource(ResourceType.TOPIC, "orders")
+    resource = ConfigResource(ConfigResourceType.TOPIC, "orders")
     change = ConfigChange("message.timestamp.type", "LogAppendTime")
     await gateway.admin.alter_configs({resource: [change]})
     await gateway.produce("orders", [OutRecord(b"v", timestamp_ms=1)])

@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from headrace.client import Client, ConfigChange, ConfigResource, ResourceType, TopicPartition
+from headrace.client import (
+    Client,
+    ConfigChange,
+    ConfigResource,
+    ConfigResourceType,
+    TopicPartition,
+)
 from headrace.core.errors import HeadraceError, InvalidConfig
 from headrace.spark.offset_resolver import DataLoss
 from headrace.spark.options import source_options
@@ -351,7 +357,7 @@ def test_a_group_names_the_client_and_is_not_joined(
 def test_a_large_read_comes_in_batches_of_bounded_size(
     client: Client, topic: str, to: Options
 ) -> None:
-    resource = ConfigResource(ResourceType.TOPIC, topic)
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic)
     client.admin.alter_configs({resource: [ConfigChange("max.message.bytes", "10000000")]})
     send(client, topic, [b"x"] * 150_000, codec="gzip")
     reader = batch_reader(to(subscribe=topic, columns="offset"))

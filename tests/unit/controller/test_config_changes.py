@@ -13,8 +13,9 @@ from headrace.controller.commands import (
     TopicToCreate,
 )
 from headrace.controller.config_changes import AlterConfigOpType
+from headrace.core.config_resources import ConfigResourceType
 from headrace.core.errors import ErrorCode
-from headrace.metadata.image import ConfigResourceType, Image
+from headrace.metadata.image import Image
 from tests.support.metadata import cluster, machine
 
 MACHINE = machine()

@@ -5,10 +5,11 @@ from uuid import UUID
 import pytest
 
 from headrace.controller.commands import CreateTopics, TopicToCreate
+from headrace.core.config_resources import ConfigResource, ConfigResourceType
 from headrace.core.errors import StartupRefused
 from headrace.metadata.builder import ImageBuilder
 from headrace.metadata.delta import Delta
-from headrace.metadata.image import ConfigResource, ConfigResourceType, Image
+from headrace.metadata.image import Image
 from headrace.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import pytest
 
+from headrace.core.config_resources import ConfigResourceType
 from headrace.core.errors import ErrorCode
-from headrace.metadata.image import ConfigResourceType
 from headrace.metadata.metadata_log import MetadataLog
 from headrace.metadata.records import ConfigRecord
 from headrace.node.system import ThreadExecutor

@@ -16,13 +16,12 @@ from uuid import UUID
 import pytest
 
 from headrace.core.broker_configs import BrokerConfig
+from headrace.core.config_resources import ConfigResource, ConfigResourceType
 from headrace.core.files import Buffer
 from headrace.core.ids import NodeId
 from headrace.log.directory import LogDirectory
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import (
-    ConfigResource,
-    ConfigResourceType,
     Image,
     PartitionRegistration,
     Topic,

@@ -11,8 +11,8 @@ from headrace.broker.routes import handles
 from headrace.broker.time_slice import in_time_slices
 from headrace.core import group_configs, topic_configs
 from headrace.core.config_keys import ConfigEntry
+from headrace.core.config_resources import ConfigResourceType
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
-from headrace.metadata.image import ConfigResourceType
 from headrace.metadata.names import name_problem
 from headrace.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

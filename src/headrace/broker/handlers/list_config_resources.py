@@ -2,8 +2,8 @@
 
 from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
+from headrace.core.config_resources import ConfigResourceType
 from headrace.core.errors import ErrorCode
-from headrace.metadata.image import ConfigResourceType
 from headrace.protocol.message import Message
 from headrace.protocol.messages.list_config_resources import (
     ConfigResource,

@@ -35,7 +35,12 @@ def alter(
     output: Output = "table",
 ) -> None:
     """Change a topic's configs or add partitions; effective at once."""
-    from headrace.client import ConfigChange, ConfigOperation, ConfigResource, ResourceType
+    from headrace.client import (
+        ConfigChange,
+        ConfigOperation,
+        ConfigResource,
+        ConfigResourceType,
+    )
 
     as_json = wants_json(output)
     wanted = parse_configs(config, "--config")
@@ -45,7 +50,7 @@ def alter(
         raise typer.BadParameter("nothing to change: give --config, --unset or --partitions")
     with connect(bootstrap) as client:
         if changes:
-            client.admin.alter_configs({ConfigResource(ResourceType.TOPIC, topic): changes})
+            client.admin.alter_configs({ConfigResource(ConfigResourceType.TOPIC, topic): changes})
         if partitions is not None:
             client.admin.create_partitions({topic: partitions})
     if as_json:

@@ -42,7 +42,12 @@ def describe(
 
 def gather(client: "Client", topic: str, *, all_configs: bool) -> dict[str, Any]:
     """Everything the command shows, as plain values."""
-    from headrace.client import EARLIEST, LATEST, ConfigResource, ResourceType
+    from headrace.client import (
+        EARLIEST,
+        LATEST,
+        ConfigResource,
+        ConfigResourceType,
+    )
     from headrace.core.config_keys import ConfigSource
     from headrace.core.ids import TopicPartition
 
@@ -51,7 +56,7 @@ def gather(client: "Client", topic: str, *, all_configs: bool) -> dict[str, Any]
     starts = client.admin.list_offsets(dict.fromkeys(all_partitions, EARLIEST))
     ends = client.admin.list_offsets(dict.fromkeys(all_partitions, LATEST))
     held = bytes_on_disk(client)
-    resource = ConfigResource(ResourceType.TOPIC, topic)
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic)
     configs = client.admin.describe_configs([resource])[resource]
     return {
         "topic": topic,

@@ -21,7 +21,6 @@ from headrace.client.core.models import (
     ClusterDescription,
     ConfigChange,
     ConfigEntry,
-    ConfigResource,
     ListedOffset,
     LogDirDescription,
     NewTopic,
@@ -30,6 +29,7 @@ from headrace.client.core.models import (
     TopicDescription,
 )
 from headrace.client.core.offset_operations import fetch_offsets
+from headrace.core.config_resources import ConfigResource
 from headrace.core.ids import TopicPartition
 
 

@@ -7,11 +7,9 @@ from headrace.client.core.lookups import per_partition, raise_for_topic, refresh
 from headrace.client.core.models import (
     ConfigChange,
     ConfigEntry,
-    ConfigResource,
     LogDirDescription,
     ProducerDescription,
     ReplicaSize,
-    ResourceType,
 )
 from headrace.client.core.operations import (
     ClientOperation,
@@ -21,6 +19,7 @@ from headrace.client.core.operations import (
     send_to,
     send_to_any,
 )
+from headrace.core.config_resources import ConfigResource, ConfigResourceType
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import NodeId, TopicPartition
 from headrace.network.send_request import SendRequest
@@ -55,7 +54,7 @@ from headrace.protocol.messages.incremental_alter_configs import (
 )
 
 _DEFAULT_SOURCE = 5
-_OF_ONE_BROKER = frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGER})
+_OF_ONE_BROKER = frozenset({ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER})
 
 
 def _target_node(resource: ConfigResource) -> NodeId | None:
@@ -107,7 +106,7 @@ def describe_configs(
                 name = result.resource_name
                 what = f"configs of {name!r}"
                 raise_for_topic(result.error_code, result.error_message, name, what)
-                key = ConfigResource(ResourceType(result.resource_type), result.resource_name)
+                key = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
                 found[key] = {entry.name: _entry(entry) for entry in result.configs}
         return found
 

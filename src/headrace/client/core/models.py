@@ -111,23 +111,6 @@ class TopicDescription:
     is_internal: bool = False
 
 
-class ResourceType(IntEnum):
-    """Kinds of things that have configs."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-class ConfigResource(NamedTuple):
-    """One thing that has configs, such as `ConfigResource(ResourceType.TOPIC, "orders")`."""
-
-    type: ResourceType
-    name: str
-
-
 class ConfigOperation(IntEnum):
     """What an incremental change does to a key."""
 

@@ -4,7 +4,12 @@ import uuid
 
 import pytest
 
-from headrace.client import ConfigChange, ConfigResource, NewTopic, ResourceType
+from headrace.client import (
+    ConfigChange,
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+)
 from headrace.client.core import admin_state, admin_topics
 from headrace.client.core.lookups import MissingTopic
 from headrace.core.errors import ApiError, ErrorCode
@@ -118,7 +123,7 @@ def test_deleting_by_id_needs_a_version_that_has_ids() -> None:
         play.respond(answer)
 
 
-def config_answer(kind: ResourceType, name: str) -> DescribeConfigsResponse:
+def config_answer(kind: ConfigResourceType, name: str) -> DescribeConfigsResponse:
     entry = DescribeConfigsResourceResult(
         name="k", value="v", read_only=False, config_source=5, is_sensitive=False, synonyms=[]
     )
@@ -128,25 +133,25 @@ def config_answer(kind: ResourceType, name: str) -> DescribeConfigsResponse:
 
 def test_a_brokers_configs_are_asked_of_that_broker() -> None:
     topic, broker = (
-        ConfigResource(ResourceType.TOPIC, "t"),
-        ConfigResource(ResourceType.BROKER, "1"),
+        ConfigResource(ConfigResourceType.TOPIC, "t"),
+        ConfigResource(ConfigResourceType.BROKER, "1"),
     )
     operation = admin_state.describe_configs(
         make_session(), [topic, broker], keys=None, documentation=False
     )
     play = OperationDriver(operation)
-    play.respond(config_answer(ResourceType.TOPIC, "t"))
+    play.respond(config_answer(ConfigResourceType.TOPIC, "t"))
     assert isinstance(play.send().request, MetadataRequest)
     play.respond(metadata(brokers=(0, 1)))
     assert play.send().node == 1
-    play.respond(config_answer(ResourceType.BROKER, "1"))
+    play.respond(config_answer(ConfigResourceType.BROKER, "1"))
     assert isinstance(play.result, dict)
     assert set(play.result) == {topic, broker}
     assert play.result[topic]["k"].is_default
 
 
 def test_a_refused_config_change_names_the_resource() -> None:
-    resource = ConfigResource(ResourceType.TOPIC, "t")
+    resource = ConfigResource(ConfigResourceType.TOPIC, "t")
     changes = {resource: [ConfigChange("k", "v")]}
     play = OperationDriver(admin_state.alter_configs(make_session(), changes, validate_only=False))
     assert isinstance(play.send().request, IncrementalAlterConfigsRequest)
@@ -161,7 +166,7 @@ def test_a_refused_config_change_names_the_resource() -> None:
 
 
 def test_configs_of_a_missing_topic_are_not_asked_for_again() -> None:
-    resource = ConfigResource(ResourceType.TOPIC, "nowhere")
+    resource = ConfigResource(ConfigResourceType.TOPIC, "nowhere")
     changes = {resource: [ConfigChange("k", "v")]}
     play = OperationDriver(admin_state.alter_configs(make_session(), changes, validate_only=False))
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
