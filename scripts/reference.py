@@ -13,13 +13,16 @@ from typing import Any
 
 import typer
 
-from headrace.broker.routes import ROUTES
+from headrace.broker.routes import ROUTES_ON
 from headrace.cli.main import build
 from headrace.core.broker_configs import BROKER_KEYS, RENAMED_KEYS
 from headrace.core.config_keys import ConfigKey, ConfigType, format_value
 from headrace.core.group_configs import GROUP_KEYS
+from headrace.core.listeners import ListenerType
 from headrace.core.topic_configs import TOPIC_KEYS
 from headrace.protocol.api_keys import APIS
+
+ROUTES = ROUTES_ON[ListenerType.BROKER]
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTICE = "<!-- Made from code by scripts/reference.py (`make docs`). Do not edit. -->\n"

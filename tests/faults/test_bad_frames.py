@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.broker.routes import ROUTES
+from headrace.broker.routes import ROUTES_ON
 from headrace.core.errors import ErrorCode
+from headrace.core.listeners import ListenerType
 from headrace.protocol.api_keys import request_class
 from headrace.protocol.frames import encode_request
 from headrace.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -25,6 +26,8 @@ from tests.faults.wire import Wire
 from tests.support.batches import Batch
 from tests.support.brokers import HeadraceProcess
 from tests.support.message_values import ValueMaker
+
+ROUTES = ROUTES_ON[ListenerType.BROKER]
 
 FRAME_BYTES_MAX = 1 << 20
 FAULTS = ("after a fault", "request failed", "never retrieved")

@@ -18,7 +18,7 @@ from tests.support.message_values import ValueMaker
 
 SAMPLES = 4
 STORED_MESSAGE_VERSIONS = 85
-API_MESSAGE_VERSIONS = 474
+API_MESSAGE_VERSIONS = 476
 
 
 @pytest.fixture(scope="module")

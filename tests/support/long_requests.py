@@ -10,9 +10,12 @@ from enum import Enum
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from headrace.broker.routes import ROUTES
+from headrace.broker.routes import ROUTES_ON
+from headrace.core.listeners import ListenerType
 from headrace.protocol.fields import FIXED_FORMATS, Field
 from headrace.protocol.message import Message
+
+ROUTES = ROUTES_ON[ListenerType.BROKER]
 
 Path = tuple[str, ...]
 

@@ -152,8 +152,9 @@ class InProcessConnection:
         if self._closed:
             future.set_exception(ConnectFailed("the way into the broker was closed"))
             return future
+        origin = origin or self.origin
         try:
-            served = self._processor.versions(send.request.schema.api_key)
+            served = self._processor.versions(send.request.schema.api_key, origin.listener_type)
             version = choose_version(send, served, "the broker")
             request = _taken_over(send.request, version)
         except HeadraceError as error:
@@ -165,7 +166,7 @@ class InProcessConnection:
             self._start_timeout(sink, send.timeout_ms)
         else:
             future.set_result(None)
-        waiting = _Waiting(origin or self.origin, header, request, sink)
+        waiting = _Waiting(origin, header, request, sink)
         if self._mutes:
             self._muted.append(waiting)
         else:

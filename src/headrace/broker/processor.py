@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple
 from headrace.broker.long_requests import ITEMS_AT_ONCE, decode_in_worker, is_long
 from headrace.broker.metering import ApiMetrics
 from headrace.broker.request import RequestContext, RequestOrigin, ResponseSink
-from headrace.broker.routes import ROUTES, Handler, Route
+from headrace.broker.routes import ROUTES, ROUTES_ON, Handler, Route
 from headrace.broker.services import Services
 from headrace.core.errors import HeadraceError, MalformedMessage, TooManyItems
+from headrace.core.listeners import ListenerType
 from headrace.protocol.api_keys import ApiKey
 from headrace.protocol.frames import RequestHeader
 from headrace.protocol.message import Message
@@ -59,7 +60,9 @@ class RequestProcessor:
         api_key, version = header.api_key, header.api_version
         if len(frame) > DECODED_BYTES_MAX and api_key != ApiKey.PRODUCE:
             raise MalformedMessage(f"{len(frame)} bytes are too many for API key {api_key}")
-        route, handler, metrics = self._apis.get(api_key) or self.api(api_key)
+        route, handler, metrics = self._apis.get(api_key) or self._load(api_key)
+        if origin.listener_type not in route.listeners:
+            raise MalformedMessage(f"{route.api_key.name} is not served on {origin.listener}")
         if not route.lowest_served <= version <= route.highest_version:
             if api_key != ApiKey.API_VERSIONS:
                 raise MalformedMessage(f"{route.api_key.name} v{version} is not supported")
@@ -91,18 +94,14 @@ class RequestProcessor:
 
         Raises what cannot be answered.
         """
-        _, handler, metrics = self.api(header.api_key)
+        _, handler, metrics = self._apis.get(header.api_key) or self._load(header.api_key)
         context = RequestContext(
             self.services, origin, header, sink, header.api_version, metrics, metrics.now(), 0
         )
         context.is_long = is_long(request)
         self._call(context, handler, request)
 
-    def api(self, api_key: int) -> Api:
-        """How an API is served; raises where it is not."""
-        found = self._apis.get(api_key)
-        if found is not None:
-            return found
+    def _load(self, api_key: int) -> Api:
         route = ROUTES.get(api_key)
         if route is None:
             raise MalformedMessage(f"API key {api_key} is not supported")
@@ -110,9 +109,9 @@ class RequestProcessor:
         self._apis[api_key] = api
         return api
 
-    def versions(self, api_key: int | None) -> tuple[int, int] | None:
+    def versions(self, api_key: int | None, listener_type: ListenerType) -> tuple[int, int] | None:
         """The lowest and highest version of an API that are served; None where it is not."""
-        route = None if api_key is None else ROUTES.get(api_key)
+        route = None if api_key is None else ROUTES_ON[listener_type].get(api_key)
         return None if route is None else (route.lowest_served, route.highest_version)
 
     def _call(self, context: RequestContext, handler: Handler, request: Message) -> None:

@@ -16,6 +16,7 @@ from headrace.broker.fetch_rate_limiter import FetchRateLimiter
 from headrace.broker.metering import ApiMetrics
 from headrace.broker.services import Services
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.core.listeners import ListenerType
 from headrace.protocol.frames import RequestHeader
 from headrace.protocol.message import Message
 from headrace.replication.partition import Partition
@@ -41,6 +42,8 @@ class RequestOrigin(NamedTuple):
     principal: Principal
     client_host: str
     listener: str
+    """Its name; brokers have another address on each listener."""
+    listener_type: ListenerType = ListenerType.BROKER
     local_host: str = "localhost"
     """The address that the client came to."""
     client_software: tuple[str, str] = ("unknown", "unknown")

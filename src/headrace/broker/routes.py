@@ -1,8 +1,8 @@
-"""Which APIs this broker serves, in which versions, and where their handlers live.
+"""Which APIs are served, in which versions, on which listeners, and where their handlers live.
 
-This table is what ApiVersions advertises. A handler's module, and the messages it needs, are
-imported when the first such request arrives: a broker that only carries data never loads the
-admin half of the protocol.
+This table is what ApiVersions advertises, on each listener what is served there. A handler's
+module, and the messages it needs, are imported when the first such request arrives: a broker that
+only carries data never loads the admin half of the protocol.
 """
 
 import inspect
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from headrace.broker.request import RequestContext
 from headrace.core.errors import ErrorCode
+from headrace.core.listeners import ListenerType
 from headrace.protocol.api_keys import APIS, ApiKey
 from headrace.protocol.message import Message
 
@@ -45,13 +46,18 @@ def handles(request_class: type[Message], *, refuse: Refusal | None = None) -> C
 
 
 class Route(NamedTuple):
-    """An advertised API: the versions we name and the lowest one we really decode."""
+    """An advertised API: the versions we name and the lowest one we really decode.
+
+    What is `forwarded` is decided by the controller: Kafka's brokers hand it on as it is.
+    """
 
     api_key: ApiKey
     module: str
     lowest_version: int
     highest_version: int
     lowest_served: int
+    listeners: frozenset[ListenerType]
+    forwarded: bool
 
     def load(self) -> Handler:
         module = import_module(f"headrace.broker.handlers.{self.module}")
@@ -60,7 +66,7 @@ class Route(NamedTuple):
         return handler
 
 
-_SERVED = (
+_ON_BROKERS = (
     ApiKey.PRODUCE,
     ApiKey.FETCH,
     ApiKey.LIST_OFFSETS,
@@ -94,6 +100,27 @@ _SERVED = (
     ApiKey.LIST_CONFIG_RESOURCES,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 )
+# Of those that Kafka's controllers serve, the ones that need nothing but the controller.
+_ON_CONTROLLERS = (
+    ApiKey.API_VERSIONS,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+)
+_FORWARDED = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    }
+)
 
 
 def _route(api_key: ApiKey) -> Route:
@@ -106,7 +133,24 @@ def _route(api_key: ApiKey) -> Route:
         0 if api_key is ApiKey.PRODUCE else known.lowest_version,
         known.highest_version,
         known.lowest_version,
+        frozenset(
+            kind
+            for kind, served in (
+                (ListenerType.BROKER, _ON_BROKERS),
+                (ListenerType.CONTROLLER, _ON_CONTROLLERS),
+            )
+            if api_key in served
+        ),
+        api_key in _FORWARDED,
     )
 
 
-ROUTES: dict[int, Route] = {int(api_key): _route(api_key) for api_key in _SERVED}
+ROUTES: dict[int, Route] = {
+    int(api_key): _route(api_key) for api_key in dict.fromkeys((*_ON_BROKERS, *_ON_CONTROLLERS))
+}
+
+# What is advertised on listeners of each kind, by API key.
+ROUTES_ON: dict[ListenerType, dict[int, Route]] = {
+    kind: {key: route for key, route in ROUTES.items() if kind in route.listeners}
+    for kind in ListenerType
+}

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
 from headrace.core.errors import InvalidConfig
@@ -10,6 +11,13 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WILDCARDS = ("", "0.0.0.0", "::")
 
 _ENDPOINT = re.compile(r"([A-Za-z0-9_-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\]]*)):([0-9]+)")
+
+
+class ListenerType(IntEnum):
+    """Whom a listener is for: each kind serves APIs of its own."""
+
+    BROKER = 0
+    CONTROLLER = 1
 
 
 class Endpoint(NamedTuple):

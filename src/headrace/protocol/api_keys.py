@@ -64,6 +64,7 @@ class ApiKey(IntEnum):
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
@@ -133,6 +134,7 @@ APIS: Final[dict[int, Api]] = {
     ApiKey.DESCRIBE_PRODUCERS: Api("DescribeProducers", 0, 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: Api("DescribeTransactions", 0, 0, 0),
     ApiKey.LIST_TRANSACTIONS: Api("ListTransactions", 0, 2, 0),
+    ApiKey.ALLOCATE_PRODUCER_IDS: Api("AllocateProducerIds", 0, 0, 0),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Api("ConsumerGroupHeartbeat", 0, 1, 0),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Api("ConsumerGroupDescribe", 0, 1, 0),
     ApiKey.LIST_CONFIG_RESOURCES: Api("ListConfigResources", 0, 1, 0),

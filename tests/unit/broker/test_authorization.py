@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.broker.routes import ROUTES
+from headrace.broker.routes import ROUTES_ON
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import NO_TOPIC_ID
+from headrace.core.listeners import ListenerType
 from headrace.protocol.api_keys import ApiKey
 from headrace.protocol.message import Message, Struct
 from headrace.protocol.messages import (
@@ -45,6 +46,8 @@ from headrace.protocol.messages.list_config_resources import ListConfigResources
 from headrace.security.authorizer import Action
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
+
+ROUTES = ROUTES_ON[ListenerType.BROKER]
 
 TOPIC = "t"
 GROUP = "g"

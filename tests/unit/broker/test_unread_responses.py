@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from headrace.broker.connection import UNANSWERED_MAX, Connection
-from headrace.broker.routes import ROUTES
+from headrace.broker.routes import ROUTES_ON
 from headrace.broker.sender import TRANSPORT_BYTES
+from headrace.core.listeners import ListenerType
 from headrace.node.node import Node
 from headrace.protocol.api_keys import ApiKey
 from headrace.protocol.frames import encode_request
@@ -18,6 +19,8 @@ from tests.support.long_requests import Entries, LongRequests
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
 from tests.unit.broker.test_long_requests import known_things
+
+ROUTES = ROUTES_ON[ListenerType.BROKER]
 
 KERNEL_BYTES = 4 * 1024
 # Of the shortest answers it takes thousands to fill what may be unread.

@@ -3,7 +3,7 @@
 import re
 
 from headrace.broker.request import RequestContext
-from headrace.broker.routes import ROUTES, handles
+from headrace.broker.routes import ROUTES, ROUTES_ON, handles
 from headrace.core.errors import ErrorCode
 from headrace.protocol.api_keys import ApiKey
 from headrace.protocol.messages.api_versions import (
@@ -23,7 +23,8 @@ _CLIENT_WORD = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 @handles(ApiVersionsRequest)
 def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """List every API with its versions. Asks for no permission: nothing is known yet."""
+    """List every API of the listener with its versions. Asks for no permission: nothing is known
+    yet."""
     newest = ROUTES[ApiKey.API_VERSIONS].highest_version
     if not 0 <= ctx.api_version <= newest:
         return ApiVersionsResponse(
@@ -46,7 +47,7 @@ def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersion
                 min_version=route.lowest_version,
                 max_version=route.highest_version,
             )
-            for route in ROUTES.values()
+            for route in ROUTES_ON[ctx.origin.listener_type].values()
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
