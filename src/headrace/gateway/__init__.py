@@ -1,6 +1,6 @@
 """What HTTP and text ask for, by topic or group: one interface over `headrace.client`.
 
-    gateway = Gateway(client)          # an AsyncClient over sockets, or over links in the process
+    gateway = Gateway(client)          # an AsyncClient over sockets, or within the process
     produced = await gateway.produce("orders", [OutRecord(b"...", key=b"42")])
     result = await gateway.read("orders", 0, offset=0)
 

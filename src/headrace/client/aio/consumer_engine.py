@@ -1,7 +1,7 @@
-"""The engine below both consumers: fetches, places, commits, and the membership's task.
+"""The engine below both consumers: fetches, positions, commits, and the membership's task.
 
-It tells nobody anything: `step` hands back a notice when the program must see one, and the face
-shows it in its own way (awaiting a coroutine, or calling in the program's thread).
+It tells nobody anything: `poll_once` hands back a notice when the program must see one, and the
+face shows it in its own way (awaiting a coroutine, or calling in the program's thread).
 """
 
 import asyncio
@@ -36,7 +36,7 @@ OffsetsToCommit = Mapping[TopicPartition, "int | CommittedOffset"]
 logger = logging.getLogger(__name__)
 # Committing before partitions go must not hold up the group for long.
 _LAST_COMMIT_MS = 5_000
-# What a round of finding places may meet while the group or the cluster is in motion.
+# What a round of finding positions may meet while the group or the cluster is in motion.
 _REBALANCE_CODES = frozenset(
     {
         ErrorCode.STALE_MEMBER_EPOCH,
@@ -171,7 +171,7 @@ class ConsumerEngine:
         self._membership_task.wake_up()
 
     def _start_background_work(self) -> None:
-        """Everything that goes on beside the records: places, automatic commits, fetches."""
+        """Everything that goes on beside the records: positions, automatic commits, fetches."""
         now_ms = self._requests.now_ms()
         if self._position_update is None and self.state.needs_positions(now_ms):
             self._position_update = self._spawn(self._update_positions())

@@ -14,7 +14,7 @@ EARLY_MS = 0.01
 
 
 class FetchSender:
-    """The fetches in flight of one `Fetching`; `arrived` is set whenever one has landed."""
+    """The fetches in flight of one `Fetcher`; `arrived` is set whenever one was answered."""
 
     def __init__(self, requests: AsyncClusterRequests, fetcher: Fetcher) -> None:
         self._requests = requests

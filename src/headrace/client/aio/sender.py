@@ -34,7 +34,7 @@ _EARLY_MS = 0.01
 
 
 class Sender:
-    """Drives `Sending` on an event loop; both faces' producers stand on it."""
+    """Drives a `RecordAccumulator` on an event loop; both faces' producers stand on it."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Sender:
         on_progress: Callable[[], None] | None = None,
     ) -> None:
         self._requests = requests
-        # Held around every use of `sending`, for a face whose threads append to it themselves.
+        # Held around every use of the accumulator, to which a face's own threads may append.
         self._lock = nullcontext() if lock is None else lock
         self._on_progress = on_progress
         self._settings = settings

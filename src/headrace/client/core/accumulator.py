@@ -1,8 +1,8 @@
 """The producer without I/O: gather records into batches, send them in order, judge the answers.
 
-A face calls `append` for each record, `drain` for the requests that are due, `answered` with
+A sender calls `append` for each record, `drain` for the requests that are due, `on_response` with
 what came of each, and `expire` now and then; `next_due_ms` says when to come back. Waiters are
-opaque here and are told their outcome through `settle`.
+opaque here and are told their outcome through `complete`.
 """
 
 from collections.abc import Callable, Iterable
@@ -369,7 +369,7 @@ class RecordAccumulator:
             self._complete(waiter, error)
 
     def fail_all(self, error: HeadraceError) -> None:
-        """CompletionCallback everything that is not in flight with an error."""
+        """Complete everything that is not in flight with an error."""
         for queue in list(self._active.values()):
             while queue.batches:
                 batch = queue.batches.popleft()

@@ -1,4 +1,4 @@
-"""Admin flows about groups: listing, describing, deleting, and moving their offsets."""
+"""Admin operations about groups: listing, describing, deleting, and moving their offsets."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress

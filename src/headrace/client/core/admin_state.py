@@ -1,4 +1,4 @@
-"""Admin flows about configs, records and what lies on disk."""
+"""Admin operations about configs, records and what lies on disk."""
 
 from collections.abc import Collection, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Admin flows about topics and the cluster."""
+"""Admin operations about topics and the cluster."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID

@@ -1,6 +1,6 @@
-"""What a group's consumer reads and has read: places to begin, positions, commits.
+"""What a group's consumer reads and has read: where to begin, positions, commits.
 
-`Fetching` moves the cursors; here is what a group adds to it. A partition that is assigned
+`Fetcher` moves the cursors; here is what a group adds to it. A partition that is assigned
 begins where the group has committed, or where `offset_reset` says.
 """
 
@@ -20,7 +20,7 @@ from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.core.ids import TopicPartition
 
 _RESET = {"earliest": EARLIEST, "latest": LATEST}
-# One round of finding places may not hold up the next, which may know more partitions.
+# One round of finding positions may not hold up the next, which may know more partitions.
 _ROUND_MS = 5_000
 _REFUSED = frozenset(
     {
@@ -60,13 +60,13 @@ class ConsumerState:
     # -- where to begin
 
     def needs_positions(self, now_ms: float) -> bool:
-        """Whether `find_places` could help some partition on."""
+        """Whether `update_positions` could help some partition on."""
         if now_ms < self._next_update_ms:
             return False
         return any(self._lacks_position(cursor, now_ms) for cursor in self.fetcher.cursors)
 
     def next_position_update_ms(self, now_ms: float) -> float:
-        """When places may be looked for again; infinity if that is not what is waited for."""
+        """When positions may be looked for again; infinity if that is not what is waited for."""
         return self._next_update_ms if self._next_update_ms > now_ms else float("inf")
 
     def _lacks_position(self, cursor: Cursor, now_ms: float) -> bool:

@@ -1,8 +1,8 @@
 """The reader without I/O: which fetches to send, what to make of their answers.
 
 One fetch per broker is in flight at a time, and the next one is sent while the records of the
-last are still being read. A face calls `plan` for requests, `answered` with their outcome, and
-`take`, `take_one` or `take_chunks` for what has arrived.
+last are still being read. A face calls `plan` for requests, `on_response` with their outcome,
+and `take`, `take_one` or `take_chunks` for what has arrived.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,9 +1,10 @@
 """What it is to be a member of a group, whichever protocol the group speaks.
 
-A membership is a machine: `step` says what to do next (send a request, look something up, wait),
-`answered` and `looked_up` take what came of it. What the program must be told it tells as a
-`Notice`: the face shows it to the program during a poll and then calls `acknowledge`. Only then
-does the machine go on, so a program never reads a partition that its callback has not seen.
+A membership is a machine: `next_action` says what to do next (send a request, find topics, wait),
+`on_response` and `topics_found` take what came of it. What the program must be told it tells as a
+`RebalanceNotice`: the face shows it to the program during a poll and then calls `acknowledge`.
+Only then does the machine go on, so a program never reads a partition that its callback has not
+seen.
 """
 
 from abc import ABC, abstractmethod

@@ -1,11 +1,12 @@
 """Calls written once for both faces: generators that yield what they need from the outside.
 
-A flow yields `Ask` (one request to one node), `AskMany` (several at once) or `Pause`, and is
-resumed with the answer. The async face awaits what is yielded, the blocking face waits for it;
-a test answers by hand.
+An operation yields `SendRequest` (one request to one node), `SendAll` (several at once) or
+`Sleep`, and is resumed with the response. The async face awaits what is yielded, the blocking
+face waits for it; a test answers by hand.
 
-    def cluster_id(session: Session) -> Flow[str]:
-        response = yield from ask_any(session, DescribeClusterRequest(...), DescribeClusterResponse)
+    def cluster_id(session: Session) -> ClientOperation[str]:
+        request = DescribeClusterRequest(...)
+        response = yield from send_to_any(session, request, DescribeClusterResponse)
         return response.cluster_id
 """
 
@@ -53,7 +54,7 @@ ClientOperation = Generator[Effect, Any, T]
 
 @dataclass(slots=True)
 class Session:
-    """What every flow of one client shares."""
+    """What every operation of one client shares."""
 
     settings: ClientSettings
     cluster: Cluster
