@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.controller import controller
 from headrace.core.errors import HeadraceError, StartupRefused
+from headrace.metadata import snapshot_generator
 from headrace.protocol.records.header import iterate_headers
 from headrace.testing import Broker
 from tests.faults import damage
@@ -85,13 +85,17 @@ def snapshots_beside(path: Path) -> list[Path]:
 
 @pytest.fixture
 def snapshotted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Broker, Path]]:
-    """A stopped broker with three topics, whose metadata log begins behind a snapshot."""
+    """A stopped broker with three topics or more, whose metadata log begins behind a snapshot."""
     broker = Broker(data_dir=tmp_path / "data")
     with monkeypatch.context() as always, broker:
-        always.setattr(controller, "SNAPSHOT_BYTES_MAX", 0)
-        for number in range(3):
+        always.setattr(snapshot_generator, "SNAPSHOT_BYTES_MAX", 0)
+        metadata = tmp_path / "data" / "__cluster_metadata-0"
+        number = 0
+        # Segments go as a whole, some snapshots after the records in them.
+        while number < 3 or (metadata / "00000000000000000000.log").exists():
             broker.create_topic(f"topic{number}")
-    _, newest = snapshots_beside(tmp_path / "data" / "__cluster_metadata-0" / "quorum-state")
+            number += 1
+    _, newest = snapshots_beside(metadata / "quorum-state")
     yield broker, newest
     broker.stop()
 

@@ -159,7 +159,7 @@ async def _run_and_restart(script: Script, snapshot_records_min: int, end: str) 
         power_cut = Fixed(names=False, contents=False)
         disk = node.disk.after_kill() if end == "kill" else node.disk.after_power_cut(power_cut)
     again = MetadataNode(disk, seed=2)
-    assert again.controller._log.load(again.image) == image
+    assert again.load() == image
 
 
 def _without_offset(image: Image) -> dict[str, Any]:

@@ -19,8 +19,13 @@ from headrace.core.ids import NodeId
 from headrace.log.directory import LogDirectory
 from headrace.metadata.cache import MetadataCache
 from headrace.metadata.image import BrokerEndpoint, BrokerRegistration, Image
+from headrace.metadata.loader import MetadataLoader
+from headrace.metadata.metadata_log import MetadataLog
 from headrace.metadata.publisher import MetadataPublisher, MetadataPublishers, PublisherOrder
+from headrace.metadata.quorum import ReplicaKey
 from headrace.metadata.records import bootstrap_records, register_broker_record
+from headrace.metadata.snapshot_generator import SnapshotGenerator
+from headrace.metadata.sole_voter_quorum import SoleVoterQuorum
 from tests.simulation.loop import SeededRandomness
 
 T = TypeVar("T")
@@ -74,23 +79,34 @@ class MetadataNode(Generic[Disk]):
         self.randomness = SeededRandomness(Random(seed))
         clock = StandingClock()
         self.metadata = MetadataCache()
-        self.publishers = MetadataPublishers(self.metadata)
         self.directory = LogDirectory.open(disk, data, clock, self.randomness, node_id=NODE)
+        self.publishers = MetadataPublishers(self.metadata)
+        self.log = MetadataLog(disk, self.directory, clock)
+        self.snapshots = SnapshotGenerator(
+            self.log, self.executor, records_min=snapshot_records_min
+        )
+        self.publishers.add(PublisherOrder.SNAPSHOTS, self.snapshots.publish)
+        voter = ReplicaKey(NODE, self.directory.meta_properties.directory_id)
+        self.quorum = SoleVoterQuorum(self.log, voter, self.executor)
         self.controller = Controller(
             config or BrokerConfig(),
-            NODE,
-            self.directory,
+            self.directory.cluster_id,
+            self.quorum,
             self.publishers,
-            files=disk,
-            clock=clock,
             randomness=self.randomness,
             executor=self.executor,
-            snapshot_records_min=snapshot_records_min,
         )
 
     @property
     def image(self) -> Image:
         return self.controller.image
+
+    def load(self) -> Image:
+        """What a start would find, without one."""
+        loader = MetadataLoader(self.image)
+        loader.load_snapshot(self.log.open(self.image))
+        loader.replay(self.log.read(loader.end_offset, self.log.end_offset))
+        return loader.image
 
     async def start(self) -> "MetadataNode[Disk]":
         await self.controller.start()
@@ -113,11 +129,13 @@ class MetadataNode(Generic[Disk]):
 
     async def stop(self) -> None:
         await self.controller.stop()
+        await self.snapshots.stop()
         self.directory.close()
 
     def kill(self) -> None:
         """End as a killed process would: nothing is written any more, the lock is free."""
         self.controller.kill()
+        self.snapshots.kill()
         self.directory.release_lock()
 
 

@@ -3,6 +3,7 @@
 from headrace.controller.commands import (
     AllocateProducerIds,
     BumpLeaderEpochs,
+    CompleteActivation,
     ProducerIdBlock,
     RegisterBroker,
     UnfenceBroker,
@@ -17,11 +18,18 @@ from headrace.metadata.records import (
     MetadataRecord,
     PartitionChangeRecord,
     ProducerIdsRecord,
+    bootstrap_records,
     register_broker_record,
 )
 
 UNFENCE = -1
 """In a BrokerRegistrationChangeRecord: the broker is no longer fenced."""
+
+
+def complete_activation(
+    image: Image, _command: CompleteActivation, _: DecisionContext
+) -> Decision[MetadataRecord, None]:
+    return Decision(None, () if image.features else bootstrap_records())
 
 
 def register_broker(
@@ -33,7 +41,8 @@ def register_broker(
         return Decision(known.epoch)
     registration = BrokerRegistration(
         id=command.node_id,
-        # The offset of the record itself: larger than that of any registration before.
+        # The offset of the record itself, which is decided to be the next one of the log: larger
+        # than that of any registration before.
         epoch=image.offset + 1,
         incarnation_id=command.incarnation_id,
         endpoints=command.endpoints,

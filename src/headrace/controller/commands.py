@@ -154,6 +154,11 @@ class RegisterBroker(Command[int]):
 
 
 @dataclass(frozen=True, slots=True)
+class CompleteActivation(Command[None]):
+    """The first command of every controller: a new cluster's log gets its first records."""
+
+
+@dataclass(frozen=True, slots=True)
 class UnfenceBroker(Command[None]):
     """Let a registered broker lead partitions; raises STALE_BROKER_EPOCH for an old epoch."""
 

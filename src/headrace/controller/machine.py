@@ -8,6 +8,7 @@ from headrace.controller.commands import (
     AllocateProducerIds,
     AlterConfigs,
     BumpLeaderEpochs,
+    CompleteActivation,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
@@ -28,6 +29,7 @@ _DECIDERS = {
     AllocateProducerIds: brokers.allocate_producer_ids,
     AlterConfigs: config_changes.alter_configs,
     BumpLeaderEpochs: brokers.bump_leader_epochs,
+    CompleteActivation: brokers.complete_activation,
     CreatePartitions: topics.create_partitions,
     CreateTopics: topics.create_topics,
     DeleteTopics: topics.delete_topics,
@@ -38,7 +40,7 @@ _DECIDERS = {
 
 
 class MetadataMachine:
-    """`machine.shape.Machine` over images and metadata records."""
+    """`machine.interface.Machine` over images and metadata records."""
 
     def __init__(self, context: DecisionContext) -> None:
         self._context = context

@@ -1,43 +1,49 @@
 """Commands between decision and reply, with the waiting left to the caller.
 
-    decide ──> pending ──(records appended and committed)──> applied, replied
-                  └─────(append or flush failed)───────────> aborted, nothing applied
+    decide ──> decided ──append──> in the log, up to an end offset ──commit──> applied, replied
+                  └───────────────────────────┴─────────abort─────────> never happened
 
 Commands are decided against the *speculative* state: the committed one plus everything decided
-and not yet committed, so two commands in flight cannot both create the same topic. Readers see
-only `state`, which moves when the caller reports a commit. A command that changes nothing still
-waits for what was decided before it, because its reply may rest on that.
+and not yet committed, so two commands in flight cannot both create the same topic. What is decided
+between two appends is carried by one batch, and released when the log says that all below the end
+offset of that batch is committed. A command that changes nothing still waits for what was decided
+before it, because its reply may rest on that.
 """
 
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 from headrace.machine.interface import Command, Machine, Record, State
 
+Waiter = TypeVar("Waiter")
+
 
 @dataclass(frozen=True, slots=True)
-class PendingCommand(Generic[State, Record]):
-    """A decided command: what to append, and the state and reply once that is committed."""
+class PendingBatch(Generic[State, Record, Waiter]):
+    """What was decided for one batch: its records, and the state and replies once committed."""
 
-    position: int
-    """Records decided up to and including this command, counted from the first ever decided."""
-    command: Command[Any]
+    end_offset: int
+    """Of the last batch with records that this rests on, which may be an earlier one."""
     records: Sequence[Record]
     state: State
-    reply: Any
+    replies: Sequence[tuple[Waiter, Any]]
 
 
-class PendingCommands(Generic[State, Record]):
-    """Runs one machine; holds its committed state and the queue of decided commands."""
+class PendingCommands(Generic[State, Record, Waiter]):
+    """Runs one machine on what is committed and what is not; one per leadership.
+
+    `Waiter` is whatever the caller needs to deliver a reply.
+    """
 
     def __init__(self, machine: Machine[State, Record], state: State) -> None:
         self._machine = machine
         self._state = state
         self._speculative = state
-        self._decided = 0
-        self._pending: deque[PendingCommand[State, Record]] = deque()
+        self._records: list[Record] = []
+        self._replies: list[tuple[Waiter, Any]] = []
+        self._pending: deque[PendingBatch[State, Record, Waiter]] = deque()
 
     @property
     def state(self) -> State:
@@ -50,41 +56,54 @@ class PendingCommands(Generic[State, Record]):
         return self._speculative
 
     @property
-    def pending(self) -> int:
+    def decided(self) -> Sequence[Record]:
+        """Records that are decided and not yet appended."""
+        return self._records
+
+    @property
+    def batches_in_flight(self) -> int:
         return len(self._pending)
 
-    def decide(self, command: Command[Any]) -> PendingCommand[State, Record]:
-        """Decide one command and put it at the end of the queue.
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits."""
+        return not (self._pending or self._replies)
 
-        An exception from the machine refuses the command and leaves the queue as it was.
+    def advance(self, speculative: State) -> None:
+        """Stand further on in the log, past records that no command decided."""
+        self._speculative = speculative
+
+    def decide(self, command: Command[Any], waiter: Waiter) -> None:
+        """Decide one command; its records go into the next batch.
+
+        An exception from the machine refuses the command and leaves everything as it was.
         """
         decision = self._machine.decide(self._speculative, command)
         if decision.records:
             self._speculative = self._machine.apply(self._speculative, decision.records)
-            self._decided += len(decision.records)
-        entry = PendingCommand(
-            self._decided, command, decision.records, self._speculative, decision.reply
-        )
-        self._pending.append(entry)
-        return entry
+            self._records += decision.records
+        self._replies.append((waiter, decision.reply))
 
-    def commit(self, position: int | None = None) -> list[PendingCommand[State, Record]]:
-        """Everything up to `position` is committed: move the state, return who gets a reply.
+    def appended(self, end_offset: int) -> None:
+        """All that is decided is in the log now, which ends at `end_offset`."""
+        batch = PendingBatch(end_offset, self._records, self._speculative, self._replies)
+        self._records, self._replies = [], []
+        self._pending.append(batch)
 
-        Without a position, everything decided so far.
-        """
-        done: list[PendingCommand[State, Record]] = []
-        limit = self._decided if position is None else position
-        while self._pending and self._pending[0].position <= limit:
-            done.append(self._pending.popleft())
-        if done:
-            self._state = done[-1].state
-        return done
+    def commit(self, offset: int) -> list[PendingBatch[State, Record, Waiter]]:
+        """All below `offset` is committed: move the state, return what is released."""
+        released: list[PendingBatch[State, Record, Waiter]] = []
+        while self._pending and self._pending[0].end_offset <= offset:
+            released.append(self._pending.popleft())
+        if released:
+            self._state = released[-1].state
+        return released
 
-    def abort_uncommitted(self) -> list[PendingCommand[State, Record]]:
-        """Forget all that is decided and not committed; return it, so that callers get errors."""
-        dropped = list(self._pending)
+    def abort(self) -> list[Waiter]:
+        """Forget all that is not committed; return who waits in vain."""
+        waiters = [waiter for batch in self._pending for waiter, _ in batch.replies]
+        waiters += [waiter for waiter, _ in self._replies]
         self._pending.clear()
+        self._records, self._replies = [], []
         self._speculative = self._state
-        self._decided = dropped[0].position - len(dropped[0].records) if dropped else self._decided
-        return dropped
+        return waiters

@@ -7,26 +7,26 @@
       quorum-state ............................ the newest epoch, and the vote in it
 
 One batch holds whole commands, so that a torn tail never leaves half of one. Everything here is
-synchronous; `controller.controller` picks the thread and never runs two calls at once.
+synchronous; the caller picks the thread.
 """
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from uuid import UUID
 
-from headrace.core.errors import CorruptBatch, HeadraceError, StartupRefused, StorageError
+from headrace.core.errors import CorruptBatch, StartupRefused, StorageError
 from headrace.core.files import FileSystem
 from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicPartition
 from headrace.core.runtime import Clock
 from headrace.log.config import LogConfig
 from headrace.log.directory import LogDirectory
 from headrace.metadata import quorum_state, snapshots
-from headrace.metadata.builder import ImageBuilder
 from headrace.metadata.image import Image
+from headrace.metadata.loader import damaged_log
 from headrace.metadata.names import CLUSTER_METADATA_TOPIC
-from headrace.metadata.records import MetadataRecord, decode_record, encode_record
-from headrace.protocol.records.decode import Record, iterate_records
+from headrace.metadata.quorum_state import QuorumState
+from headrace.metadata.records import MetadataRecord, encode_record
+from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import ControlType, encode_batch, encode_control_batch
 from headrace.protocol.records.header import BatchHeader, crc_matches, iterate_headers, parse_header
 from headrace.protocol.schemas.quorum import LeaderChangeMessage, LeaderChangeVoter
@@ -46,33 +46,34 @@ logger = logging.getLogger(__name__)
 
 
 class MetadataLog:
-    """Owned by the leader of the quorum, which on one node is this node."""
+    """The log on disk; who may append to it, and what of it is committed, the quorum says.
 
-    def __init__(
-        self, files: FileSystem, directory: LogDirectory, clock: Clock, node_id: NodeId
-    ) -> None:
+    One caller at a time appends and flushes; a snapshot may be taken beside that.
+    """
+
+    def __init__(self, files: FileSystem, directory: LogDirectory, clock: Clock) -> None:
         self._files = files
         self._clock = clock
-        self._node_id = node_id
         self._path = f"{directory.path}/{PARTITION}"
-        self._directory_id = directory.meta_properties.directory_id
         self._open_log = directory.create
-        self._snapshot_end = Offset(0)
+        self._snapshot_epoch = 0
+        self.snapshot_end_offset = Offset(0)
+        """Everything below it is in the newest snapshot."""
+        # The first for whoever appends alone, the second for whoever takes a snapshot.
         self._bytes_appended = 0
         self._bytes_at_snapshot = 0
-        self.epoch = LeaderEpoch(0)
 
-    def load(self, empty: Image) -> Image:
-        """Open the log and replay it on the newest snapshot."""
+    def open(self, empty: Image) -> Image:
+        """Open the log; return the image of the newest snapshot, behind which it goes on."""
         image = empty
         try:
             if self._files.exists(self._path):
                 image = snapshots.load_newest(self._files, self._path, empty)
-                self.epoch = self._load_epoch()
         except OSError as error:
             raise StorageError(f"cannot read {self._path}: {error}") from error
         self._log = self._open_log(PARTITION, TOPIC_ID, LOG_CONFIG)
-        start = self._snapshot_end = Offset(image.offset + 1)
+        start = self.snapshot_end_offset = Offset(image.offset + 1)
+        self._snapshot_epoch = image.epoch
         if self._log.log_end_offset < start:
             # The log lost a tail that the snapshot still has.
             self._log.truncate_fully_and_start_at(start)
@@ -82,42 +83,27 @@ class MetadataLog:
                 f"snapshot reaches further than {start}",
                 hint="restore the newest .checkpoint file from a backup of the data directory",
             )
-        image = self._replay(image)
-        self.epoch = LeaderEpoch(max(self.epoch, image.epoch))
+        self._bytes_appended = self._log.size_bytes
+        self._bytes_at_snapshot = sum(
+            segment.size for segment in self._log.segments if segment.next_offset <= start
+        )
         return image
 
-    def _load_epoch(self) -> LeaderEpoch:
-        try:
-            state = quorum_state.load(self._files, self._path)
-        except quorum_state.UnreadableQuorumState as error:
-            # The sole voter has nobody to vote for or against: whatever it committed is in its
-            # log, with its epoch.
-            logger.warning("the epoch is taken from the metadata log: reason=%s", error)
-            state = None
-        return LeaderEpoch(0) if state is None else state.leader_epoch
+    @property
+    def end_offset(self) -> Offset:
+        return self._log.log_end_offset
 
-    def _replay(self, image: Image) -> Image:
-        builder = ImageBuilder(image)
-        for batch, header in self._batches(Offset(image.offset + 1)):
-            try:
-                if not header.is_control:
-                    records = iterate_records(batch, 0, header)
-                    builder.apply(decode_record(record.value or b"") for record in records)
-            except StartupRefused:
-                raise
-            except (HeadraceError, LookupError) as error:
-                raise self._damaged(header.base_offset, str(error)) from error
-            builder.move_to(Offset(header.last_offset), header.leader_epoch)
-            self._bytes_appended += header.size
-        return builder.freeze()
+    @property
+    def last_epoch(self) -> int:
+        """Of the newest batch, or of the snapshot if there is none behind it."""
+        return max(self._snapshot_epoch, self._log.latest_epoch)
 
-    def _batches(self, start: Offset) -> Iterator[tuple[memoryview, BatchHeader]]:
-        """Every whole batch from `start` to the end, which must follow one another."""
-        end = self._log.log_end_offset
+    def read(self, start: Offset, end: Offset) -> Iterator[tuple[memoryview, BatchHeader]]:
+        """Every whole batch from `start` to `end`; they must follow one another."""
         while start < end:
             data = memoryview(self._log.read(start, READ_BYTES, end, at_least_one=True))
             if not data:
-                raise self._damaged(start, "nothing can be read there")
+                raise damaged_log(self._path, start, "nothing can be read there")
             try:
                 for position, header in iterate_headers(data):
                     batch = data[position : position + header.size]
@@ -128,55 +114,45 @@ class MetadataLog:
                     yield batch, header
                     start = Offset(header.last_offset + 1)
             except CorruptBatch as error:
-                raise self._damaged(start, str(error)) from error
+                raise damaged_log(self._path, start, str(error)) from error
 
-    def _damaged(self, offset: int, reason: str) -> StartupRefused:
-        return StartupRefused(
-            f"{self._path}: the metadata log is damaged at offset {offset}: {reason}",
-            hint="restore the data directory from a backup; `headrace log verify` names the file",
-        )
+    def load_quorum_state(self) -> QuorumState | None:
+        return quorum_state.load(self._files, self._path)
 
-    def start_epoch(self, image: Image) -> Image:
-        """Begin a new epoch as its leader: remember it, then say so in the log."""
-        self.epoch = LeaderEpoch(self.epoch + 1)
-        state = quorum_state.QuorumState(
-            self.epoch, self._node_id, self._node_id, self._directory_id
-        )
+    def store_quorum_state(self, state: QuorumState) -> None:
+        """On disk when this returns."""
         try:
             self._files.make_directory(self._path)
             quorum_state.store(self._files, self._path, state)
         except OSError as error:
             raise StorageError(f"cannot store the quorum state: {error}") from error
-        voter = LeaderChangeVoter(voter_id=self._node_id)
+
+    def append_leader_change(self, leader: NodeId, epoch: LeaderEpoch) -> None:
+        """The first batch of an epoch, of which `leader` is the only voter."""
+        voter = LeaderChangeVoter(voter_id=leader)
         change = LeaderChangeMessage(
-            version=0, leader_id=self._node_id, voters=[voter], granting_voters=[voter]
+            version=0, leader_id=leader, voters=[voter], granting_voters=[voter]
         )
         batch = encode_control_batch(
             [(ControlType.LEADER_CHANGE, change.encode(0))],
             base_offset=0,
-            leader_epoch=self.epoch,
+            leader_epoch=epoch,
             timestamp=self._clock.now_ms(),
         )
-        self._append(batch)
-        return replace(image, offset=Offset(image.offset + 1), epoch=self.epoch)
+        self._append(batch, epoch)
 
-    def append(self, records: Sequence[MetadataRecord]) -> None:
+    def append(self, records: Sequence[MetadataRecord], epoch: LeaderEpoch) -> None:
         """Write the records as one batch; they count only once `flush` has returned."""
         now_ms = self._clock.now_ms()
-        self._append(
-            encode_batch(
-                Record(index, now_ms, None, encode_record(record), ())
-                for index, record in enumerate(records)
-            )
+        batch = encode_batch(
+            Record(index, now_ms, None, encode_record(record), ())
+            for index, record in enumerate(records)
         )
+        self._append(batch, epoch)
 
-    def _append(self, batch: bytearray) -> None:
-        self._log.append([(0, parse_header(batch))], memoryview(batch), self.epoch)
+    def _append(self, batch: bytearray, epoch: LeaderEpoch) -> None:
+        self._log.append([(0, parse_header(batch))], memoryview(batch), epoch)
         self._bytes_appended += len(batch)
-
-    @property
-    def records_since_snapshot(self) -> int:
-        return self._log.log_end_offset - self._snapshot_end
 
     @property
     def bytes_since_snapshot(self) -> int:
@@ -187,9 +163,9 @@ class MetadataLog:
         self._log.flush()
 
     @property
-    def failed(self) -> bool:
-        """Whether what is on disk is no longer certain; only opening it again helps."""
-        return self._log.failure is not None
+    def failure(self) -> StorageError | None:
+        """Why what is on disk is no longer certain; only opening it again helps."""
+        return self._log.failure
 
     def take_snapshot(self, image: Image) -> None:
         """Write `image`, which must be committed, and let go of what two snapshots hold.
@@ -206,7 +182,7 @@ class MetadataLog:
                 timestamp_ms=self._clock.now_ms(),
                 log_timestamp_ms=self._timestamp_of(image.offset),
             )
-            self._snapshot_end, self._bytes_at_snapshot = Offset(image.offset + 1), taken_at
+            self.snapshot_end_offset, self._bytes_at_snapshot = Offset(image.offset + 1), taken_at
             logger.info("snapshot taken: path=%s end_offset=%d", self._path, image.offset + 1)
             kept = snapshots.remove_older(self._files, self._path, SNAPSHOTS_KEPT)
             self._log.roll()

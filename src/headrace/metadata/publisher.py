@@ -1,6 +1,6 @@
 """Who is told of a new image, and in which order.
 
-    replicas ──> coordinators ──> configs ──> the cache, for requests ──> replies leave
+    replicas ──> coordinators ──> configs ──> snapshots ──> cache, for requests ──> replies leave
 
 Each has seen an image before the next one hears of it, and before any request finds it in the
 cache. What comes late (the group coordinator is made when it is first needed) is first told of the
@@ -31,6 +31,8 @@ class PublisherOrder(IntEnum):
     """Forget what belonged to topics that are gone."""
     CONFIGS = 2
     """Take over dynamic configs that the replicas have resolved."""
+    SNAPSHOTS = 3
+    """Look whether it is time to write the image down."""
 
 
 class MetadataPublisher(Protocol):

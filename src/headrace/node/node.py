@@ -41,13 +41,17 @@ from headrace.log.directory import LogDirectory
 from headrace.metadata.cache import MetadataCache
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import BrokerEndpoint, Image
+from headrace.metadata.metadata_log import MetadataLog
 from headrace.metadata.names import OFFSETS_TOPIC
 from headrace.metadata.publisher import MetadataPublishers, PublisherOrder
+from headrace.metadata.quorum import ReplicaKey
 from headrace.metadata.records import (
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
     METADATA_VERSION_LEVEL_MIN,
 )
+from headrace.metadata.snapshot_generator import SnapshotGenerator
+from headrace.metadata.sole_voter_quorum import SoleVoterQuorum
 from headrace.node.descriptors import DescriptorShares
 from headrace.node.event_loop_lag import EventLoopLagMonitor
 from headrace.node.log_cleaner import LogCleaner
@@ -106,6 +110,7 @@ class Node:
         self._on_stop = AsyncExitStack()
         self._directory: LogDirectory | None = None
         self._controller: Controller | None = None
+        self._snapshots: SnapshotGenerator | None = None
         self._flush_scheduler: FlushScheduler | None = None
         self._groups: GroupCoordinator | None = None
         self._processor: RequestProcessor | None = None
@@ -136,13 +141,19 @@ class Node:
         self._on_stop.callback(directory.close)
         metadata = MetadataCache()
         publishers = MetadataPublishers(metadata)
+        metadata_log = MetadataLog(self._files, directory, self._clock)
+        snapshots = self._snapshots = SnapshotGenerator(metadata_log, self._executor)
+        self._on_stop.push_async_callback(snapshots.stop)
+        publishers.add(PublisherOrder.SNAPSHOTS, snapshots.publish)
         controller = Controller(
             config,
-            self._node_id,
-            directory,
+            directory.cluster_id,
+            SoleVoterQuorum(
+                metadata_log,
+                ReplicaKey(self._node_id, directory.meta_properties.directory_id),
+                self._executor,
+            ),
             publishers,
-            files=self._files,
-            clock=self._clock,
             randomness=self._randomness,
             executor=self._executor,
         )
@@ -398,6 +409,8 @@ class Node:
             self._flush_scheduler.kill()
         if self._controller is not None:
             self._controller.kill()
+        if self._snapshots is not None:
+            self._snapshots.kill()
         if self._directory is not None:
             self._directory.release_lock()
 

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from headrace.controller import controller
 from headrace.controller.commands import (
     AllocateProducerIds,
     BumpLeaderEpochs,
@@ -20,6 +19,7 @@ from headrace.controller.commands import (
 )
 from headrace.core.errors import ApiError, ErrorCode, StorageError, StorageUnavailable
 from headrace.core.ids import NodeId
+from headrace.metadata import sole_voter_quorum
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
 from tests.simulation.disk import Fault, SimulatedFileSystem
@@ -64,7 +64,7 @@ async def test_what_was_submitted_is_in_the_image_when_the_reply_comes() -> None
 async def test_neither_reply_nor_image_runs_ahead_of_the_flush() -> None:
     node = await MetadataNode(SimulatedFileSystem()).join()
     held = HeldExecutor()
-    node.controller._executor = held
+    node.quorum._executor = held
     waiting = asyncio.ensure_future(node.controller.submit(create("t")))
     for _ in range(10):
         await asyncio.sleep(0)
@@ -214,7 +214,7 @@ async def test_everything_queued_behind_a_failed_flush_fails_with_it() -> None:
     node = await MetadataNode(SimulatedFileSystem()).join()
     node.disk.faults.rules = [Fault("sync", errno.EIO, METADATA)]
     held = HeldExecutor()
-    node.controller._executor = held
+    node.quorum._executor = held
     first = asyncio.ensure_future(node.controller.submit(create("a")))
     for _ in range(5):
         await asyncio.sleep(0)
@@ -230,9 +230,9 @@ async def test_everything_queued_behind_a_failed_flush_fails_with_it() -> None:
 async def test_a_flush_that_could_not_be_tried_is_tried_again_before_the_reply(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(controller, "FLUSH_RETRY_SECONDS", 0)
+    monkeypatch.setattr(sole_voter_quorum, "FLUSH_RETRY_SECONDS", 0)
     node = await MetadataNode(SimulatedFileSystem()).join()
-    flush = node.controller._log.flush
+    flush = node.log.flush
     outcomes = [StorageUnavailable("too many open files") for _ in range(2)]
 
     def put_off() -> None:
@@ -241,7 +241,7 @@ async def test_a_flush_that_could_not_be_tried_is_tried_again_before_the_reply(
             raise outcomes.pop()
         flush()
 
-    monkeypatch.setattr(node.controller._log, "flush", put_off)
+    monkeypatch.setattr(node.log, "flush", put_off)
     (answer,) = await node.controller.submit(create("t"))
     assert answer.error is ErrorCode.NONE
     assert not outcomes
@@ -256,7 +256,7 @@ class BrokenExecutor:
 
 async def test_a_mistake_of_ours_fails_its_command_and_hangs_nobody() -> None:
     node = await MetadataNode(SimulatedFileSystem()).join()
-    node.controller._executor = BrokenExecutor()
+    node.quorum._executor = BrokenExecutor()
     for name in ("t", "u"):
         with pytest.raises(StorageError):
             await node.controller.submit(create(name))
@@ -272,6 +272,16 @@ async def test_stopping_finishes_what_was_submitted_and_takes_nothing_more() -> 
     assert (await last)[0].error is ErrorCode.NONE
     with pytest.raises(StorageError, match="not running"):
         await node.controller.submit(create("u"))
+
+
+async def test_stopping_does_not_wait_for_a_command_that_is_refused() -> None:
+    node = await MetadataNode(SimulatedFileSystem()).join()
+    last = asyncio.ensure_future(node.controller.submit(UnfenceBroker(NodeId(9))))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await node.stop()
+    with pytest.raises(ApiError):
+        await last
 
 
 async def test_a_killed_controller_writes_nothing_more() -> None:

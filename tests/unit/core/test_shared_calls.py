@@ -35,7 +35,6 @@ UNGUARDED = {
     "groups/consumer/assignors/uniform.py run self._deal": "one decision for one group",
     "groups/consumer/assignors/uniform.py _keep self._give": "one decision for one group",
     "metadata/builder.py freeze self._put_topic": "one image, right as a whole or not at all",
-    "controller/controller.py _run reply.cancel": "asyncio's own, raises nothing",
     "web/state.py stop_waiting watch.cancel": "asyncio's own, raises nothing",
     "web/instances.py rewind_unacknowledged self.member.seek": "all of one member",
     "log/compaction/key_map.py survivors self._resolve": "all of one log",

@@ -1,4 +1,4 @@
-"""The steps of a replicated machine: what readers see, and when who is answered."""
+"""Decided commands of a replicated machine: what readers see, and when who is answered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,82 +34,136 @@ class Words:
         return state | frozenset(records)
 
 
-def steps() -> PendingCommands[frozenset[str], str]:
-    return PendingCommands(Words(), frozenset())
+class Log:
+    """Pending commands, and the end of the log that carries them."""
+
+    def __init__(self) -> None:
+        self.pending: PendingCommands[frozenset[str], str, int] = PendingCommands(
+            Words(), frozenset()
+        )
+        self.end = 0
+        self._waiters = 0
+
+    def decide(self, word: str) -> int:
+        """Returns who waits."""
+        self._waiters += 1
+        self.pending.decide(Put(word), self._waiters)
+        return self._waiters
+
+    def append(self) -> int:
+        self.end += len(self.pending.decided)
+        self.pending.appended(self.end)
+        return self.end
+
+    def put(self, word: str) -> int:
+        """Decide and append; returns the end offset."""
+        self.decide(word)
+        return self.append()
+
+    def commit(self, offset: int) -> list[tuple[int, bool]]:
+        released = self.pending.commit(offset)
+        return [reply for batch in released for reply in batch.replies]
 
 
 def test_readers_see_nothing_until_it_is_committed() -> None:
-    words = steps()
-    pending = words.decide(Put("a"))
-    assert words.state == frozenset()
-    assert words.speculative == {"a"}
-    assert [done.reply for done in words.commit(pending.position)] == [True]
-    assert words.state == {"a"}
+    log = Log()
+    end = log.put("a")
+    assert log.pending.state == frozenset()
+    assert log.pending.speculative == {"a"}
+    assert log.commit(end) == [(1, True)]
+    assert log.pending.state == {"a"}
 
 
 def test_a_command_is_decided_on_top_of_those_still_in_flight() -> None:
-    words = steps()
-    words.decide(Put("a"))
-    assert words.decide(Put("a")).reply is False
+    log = Log()
+    log.put("a")
+    end = log.put("a")
+    assert log.commit(end) == [(1, True), (2, False)]
+
+
+def test_what_is_decided_between_two_appends_is_released_together() -> None:
+    log = Log()
+    first, second = log.decide("a"), log.decide("b")
+    assert log.pending.decided == ["a", "b"]
+    end = log.append()
+    assert log.pending.decided == []
+    assert log.commit(end - 1) == []
+    assert log.commit(end) == [(first, True), (second, True)]
 
 
 def test_a_command_that_changes_nothing_waits_for_what_its_answer_rests_on() -> None:
-    words = steps()
-    words.decide(Put("a"))
-    words.decide(Put("a"))
-    assert words.commit(0) == []
-    assert [done.reply for done in words.commit(1)] == [True, False]
+    log = Log()
+    end = log.put("a")
+    assert log.put("a") == end
+    assert log.commit(end - 1) == []
+    assert log.commit(end) == [(1, True), (2, False)]
 
 
 def test_a_command_that_changes_nothing_needs_no_commit_of_its_own() -> None:
-    words = steps()
-    words.decide(Put("a"))
-    words.commit()
-    unchanged = words.decide(Put("a"))
-    assert unchanged.records == ()
-    assert words.commit(1) == [unchanged]
+    log = Log()
+    end = log.put("a")
+    log.commit(end)
+    log.put("a")
+    assert log.commit(end) == [(2, False)]
 
 
-def test_a_refused_command_leaves_the_line_as_it_was() -> None:
-    words = steps()
-    words.decide(Put("a"))
+def test_a_refused_command_leaves_everything_as_it_was() -> None:
+    log = Log()
+    log.decide("a")
     with pytest.raises(ValueError, match="no word"):
-        words.decide(Put(""))
-    assert words.pending == 1
-    assert words.speculative == {"a"}
+        log.decide("")
+    assert log.pending.decided == ["a"]
+    assert log.pending.speculative == {"a"}
+    assert log.commit(log.append()) == [(1, True)]
 
 
-def test_a_commit_reaches_only_up_to_its_position() -> None:
-    words = steps()
-    first, second = words.decide(Put("a")), words.decide(Put("b"))
-    assert words.commit(first.position) == [first]
-    assert words.state == {"a"}
-    assert words.commit(second.position) == [second]
+def test_a_commit_reaches_only_up_to_its_offset_and_may_release_several() -> None:
+    log = Log()
+    first, _, third = log.put("a"), log.put("b"), log.put("c")
+    assert log.commit(first) == [(1, True)]
+    assert log.pending.state == {"a"}
+    assert log.pending.batches_in_flight == 2
+    assert log.commit(third) == [(2, True), (3, True)]
+    assert log.pending.idle
 
 
-def test_what_is_dropped_never_happened() -> None:
-    words = steps()
-    words.decide(Put("a"))
-    words.commit()
-    lost = words.decide(Put("b"))
-    assert words.abort_uncommitted() == [lost]
-    assert words.state == words.speculative == {"a"}
-    again = words.decide(Put("b"))
-    assert again.reply is True
-    assert again.position == lost.position
+def test_what_is_aborted_never_happened() -> None:
+    log = Log()
+    log.commit(log.put("a"))
+    lost = [log.decide("b")]
+    log.append()
+    lost.append(log.decide("c"))
+    assert log.pending.abort() == lost
+    assert log.pending.state == log.pending.speculative == {"a"}
+    assert log.pending.idle
+    assert log.pending.decided == []
+    log.end = 1
+    assert log.commit(log.put("b")) == [(4, True)]
 
 
-@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["wait", "commit", "drop"]))))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcd"), st.sampled_from(["wait", "append", "commit", "drop"]))
+    )
+)
 def test_the_state_is_always_what_the_committed_records_make(
     script: list[tuple[str, str]],
 ) -> None:
-    words, records = steps(), list[str]()
+    log, committed, appended = Log(), list[str](), list[str]()
     for word, then in script:
-        words.decide(Put(word))
+        log.decide(word)
+        if then in ("append", "commit"):
+            appended += log.pending.decided
+            log.append()
         if then == "commit":
-            for done in words.commit():
-                records += done.records
+            log.commit(log.end)
+            committed += appended
+            appended = []
         elif then == "drop":
-            words.abort_uncommitted()
-        assert words.state == Words().apply(frozenset(), records)
-        assert words.state <= words.speculative
+            log.pending.abort()
+            log.end -= len(appended)
+            appended = []
+        assert log.pending.state == frozenset(committed)
+        expected = {*committed, *appended, *log.pending.decided}
+        assert log.pending.speculative == expected
+    assert len(set(committed)) == len(committed)

@@ -56,7 +56,7 @@ def log_files(disk: SimulatedFileSystem) -> list[str]:
 async def test_a_restart_finds_the_same_image() -> None:
     node = await stopped("a", "b")
     again = MetadataNode(node.disk.after_kill())
-    loaded = again.controller._log.load(again.image)
+    loaded = again.load()
     assert loaded == node.image
 
 
@@ -87,7 +87,7 @@ async def test_the_log_reaches_back_to_the_older_of_two_snapshots() -> None:
     assert newest.epoch == older.epoch == 1
     assert min(log_files(node.disk)) == f"{older.end_offset:020d}.log"
     again = MetadataNode(node.disk.after_kill())
-    assert again.controller._log.load(again.image) == node.image
+    assert again.load() == node.image
 
 
 async def test_the_first_snapshot_lets_nothing_go() -> None:
@@ -144,7 +144,7 @@ async def test_a_torn_tail_takes_whole_commands_with_it() -> None:
     disk = node.disk.after_kill()
     disk.write_file(f"{METADATA}/{name}", data[:-20])
     again = MetadataNode(disk)
-    assert again.controller._log.load(again.image) == whole
+    assert again.load() == whole
 
 
 @pytest.mark.parametrize("names", [True, False])
@@ -156,7 +156,7 @@ async def test_what_was_answered_survives_a_power_cut(names: bool, contents: boo
     image = node.image
     disk = node.disk.after_power_cut(Fixed(names=names, contents=contents))
     again = MetadataNode(disk)
-    assert again.controller._log.load(again.image) == image
+    assert again.load() == image
 
 
 async def test_a_log_that_lost_its_tail_goes_on_from_the_snapshot() -> None:
@@ -186,7 +186,7 @@ async def test_a_damaged_snapshot_is_made_up_for_by_the_one_before_and_the_log(
     disk = node.disk.after_kill()
     damage(disk, newest)
     again = MetadataNode(disk)
-    assert again.controller._log.load(again.image) == node.image
+    assert again.load() == node.image
     assert newest.file_name in caplog.text
 
 
@@ -240,15 +240,15 @@ async def test_a_snapshot_without_its_footer_is_passed_over() -> None:
         disk = node.disk.after_kill()
         disk.write_file(f"{METADATA}/{SnapshotId(3, 1).file_name}", broken)
         again = MetadataNode(disk)
-        assert set(again.controller._log.load(again.image).topics) == {"a", "b"}
+        assert set(again.load().topics) == {"a", "b"}
         node = again
 
 
 async def test_a_batch_with_a_good_checksum_and_no_record_in_it_refuses_to_start() -> None:
     node = await MetadataNode(SimulatedFileSystem()).join()
-    log = node.controller._log
+    log = node.log
     batch = _batch_with_value(b"\x01\x7f\x00")
-    log._append(batch)
+    log._append(batch, node.quorum.epoch)
     log.flush()
     with pytest.raises(StartupRefused, match="damaged at offset"):
         await MetadataNode(node.disk.after_kill()).start()
@@ -256,9 +256,9 @@ async def test_a_batch_with_a_good_checksum_and_no_record_in_it_refuses_to_start
 
 async def test_a_record_of_a_later_version_refuses_to_start_and_says_so() -> None:
     node = await MetadataNode(SimulatedFileSystem()).join()
-    log = node.controller._log
+    log = node.log
     remove_acl = b"\x01\x13\x00" + bytes(16) + b"\x00"
-    log._append(_batch_with_value(remove_acl))
+    log._append(_batch_with_value(remove_acl), node.quorum.epoch)
     log.flush()
     with pytest.raises(StartupRefused, match="which this version does not know"):
         await MetadataNode(node.disk.after_kill()).start()

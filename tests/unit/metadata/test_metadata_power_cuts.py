@@ -109,7 +109,7 @@ class Run:
 
 def _load(disk: SimulatedFileSystem) -> Image:
     node = MetadataNode(disk, seed=98)
-    return node.controller._log.load(node.image)
+    return node.load()
 
 
 def _survivals(seed: int) -> list[Survival]:

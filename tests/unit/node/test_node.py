@@ -10,8 +10,8 @@ import pytest
 
 from headrace.core.config_resources import ConfigResourceType
 from headrace.core.errors import ErrorCode
-from headrace.metadata.metadata_log import MetadataLog
 from headrace.metadata.records import ConfigRecord
+from headrace.metadata.sole_voter_quorum import SoleVoterQuorum
 from headrace.node.system import ThreadExecutor
 from headrace.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -210,9 +210,9 @@ async def test_a_config_that_another_version_stored_has_no_effect_and_stops_noth
     stored = ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
     async with running_node(tmp_path) as node, Client(node) as client:
         await client.create("t", "u")
-        log: MetadataLog = node.services.controller._log
-        log.append([stored])
-        log.flush()
+        quorum = node.services.controller._quorum
+        assert isinstance(quorum, SoleVoterQuorum)
+        quorum.append(quorum.epoch, [stored])
     caplog.set_level(logging.WARNING)
     async with running_node(tmp_path) as node, Client(node) as client:
         assert await client.produce("t") == await client.produce("u") == [ErrorCode.NONE] * 4
