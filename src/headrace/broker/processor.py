@@ -28,7 +28,7 @@ DECODED_BYTES_MAX: Final = 8 * 1024 * 1024
 CLOSE_TIMEOUT_SECONDS: Final = 5
 
 
-class Api(NamedTuple):
+class ServedApi(NamedTuple):
     """What it takes to serve one API."""
 
     route: Route
@@ -41,7 +41,7 @@ class RequestProcessor:
 
     def __init__(self, services: Services) -> None:
         self.services = services
-        self._apis: dict[int, Api] = {}
+        self._apis: dict[int, ServedApi] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def receive(
@@ -101,11 +101,11 @@ class RequestProcessor:
         context.is_long = is_long(request)
         self._call(context, handler, request)
 
-    def _load(self, api_key: int) -> Api:
+    def _load(self, api_key: int) -> ServedApi:
         route = ROUTES.get(api_key)
         if route is None:
             raise MalformedMessage(f"API key {api_key} is not supported")
-        api = Api(route, route.load(), self.services.request_metrics.for_api(api_key))
+        api = ServedApi(route, route.load(), self.services.request_metrics.for_api(api_key))
         self._apis[api_key] = api
         return api
 

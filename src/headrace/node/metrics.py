@@ -6,7 +6,7 @@ what leaves no trace is counted as it happens, see `core/metrics.py`.
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import headrace
 from headrace.broker.listener import Listener
@@ -18,6 +18,9 @@ from headrace.node.log_cleaner import LogCleanerCounts
 from headrace.node.log_maintenance import LogMaintenanceCounts
 from headrace.replication.partition import Partition
 from headrace.replication.replica_manager import ReplicaManager
+
+if TYPE_CHECKING:
+    from headrace.groups.shard_state import GroupCounts
 
 # Beyond this, partitions are left out of what is listed per partition (and said to be).
 PARTITIONS_MAX: Final = 10_000
@@ -168,14 +171,6 @@ LOOP_LAG: Final = Metric(
 )
 
 
-class GroupCounts(Protocol):
-    """What the group coordinator counts."""
-
-    commits: int
-    rebalances: int
-    expired_offsets: int
-
-
 class NodeMetrics:
     """A source of metrics: everything of one node but its groups and its process."""
 
@@ -186,7 +181,7 @@ class NodeMetrics:
         listeners: Sequence[Listener],
         cleaner: LogCleanerCounts,
         maintenance: LogMaintenanceCounts,
-        groups: Callable[[], GroupCounts | None],
+        groups: "Callable[[], GroupCounts | None]",
         flush_times: Histogram,
         loop_lag: Histogram,
     ) -> None:

@@ -33,7 +33,7 @@ REFUSALS_MAX: Final = 50
 LINGER_SECONDS: Final = 1.0
 
 
-class ConnectionOwner(Protocol):
+class TextConnectionOwner(Protocol):
     """The server as its connections see it."""
 
     gateway: Gateway
@@ -51,7 +51,7 @@ class ConnectionOwner(Protocol):
 
 
 class TextConnection(asyncio.Protocol):
-    def __init__(self, server: ConnectionOwner) -> None:
+    def __init__(self, server: TextConnectionOwner) -> None:
         self._server = server
         self._loop = asyncio.get_running_loop()
         self._reader = LineReader(server.settings)

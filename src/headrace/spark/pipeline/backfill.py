@@ -26,7 +26,16 @@ from headrace.spark.pipeline.compiler import STREAM_OPTIONS, Program, batch_prog
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.filled_ranges import earlier_overlap, range_name
 from headrace.spark.pipeline.frames import check_schema, configured, frame_of, names_for, raised_at
-from headrace.spark.pipeline.model import Delta, Pairs, Parquet, Sink, Spec, Stateful, Topic, Window
+from headrace.spark.pipeline.model import (
+    DeltaTarget,
+    Pairs,
+    ParquetTarget,
+    Sink,
+    Spec,
+    Stateful,
+    TopicTarget,
+    Window,
+)
 from headrace.spark.pipeline.read_source import milliseconds
 from headrace.spark.watermarks import local
 
@@ -228,13 +237,13 @@ def _chosen(spec: Spec, names: tuple[str, ...], findings: Findings) -> list[Sink
     known = {sink.name: sink for sink in spec.sinks}
     chosen = [known[name] for name in dict.fromkeys(names)] if names else list(spec.sinks)
     for sink in chosen:
-        if isinstance(sink.target, Parquet):
+        if isinstance(sink.target, ParquetTarget):
             findings.add(
                 sink.location,
                 "a batch cannot add to the files of a stream: readers heed the stream's list of "
                 "files, and would not see them. Choose other sinks, or use a delta sink",
             )
-        if isinstance(sink.target, Delta) and sink.target.mode == "complete":
+        if isinstance(sink.target, DeltaTarget) and sink.target.mode == "complete":
             findings.add(sink.location, "mode complete: a range would replace the whole table")
         for step in spec.steps_of(sink):
             if isinstance(step, Stateful):
@@ -288,7 +297,7 @@ def _refuse_overlaps(
 ) -> None:
     """Tell of tables that have a part of the range; an upsert does no harm to what it has."""
     for sink in sinks:
-        if not isinstance(sink.target, Delta) or sink.target.upsert is not None:
+        if not isinstance(sink.target, DeltaTarget) or sink.target.upsert is not None:
             continue
         query = spec.query_name(sink)
         table = open_table(local_path(sink.target.path))
@@ -308,7 +317,7 @@ def _refuse_overlaps(
 
 
 def _is_written(sink: Sink, name: str) -> bool:
-    if not isinstance(sink.target, Delta):
+    if not isinstance(sink.target, DeltaTarget):
         return False
     table = open_table(local_path(sink.target.path))
     return table is not None and PlainWrite(name).is_in(table)
@@ -316,7 +325,7 @@ def _is_written(sink: Sink, name: str) -> bool:
 
 def _filled(spec: Spec, sink: Sink, held: list[Range], rows: int | None) -> Filled:
     has_windows = any(isinstance(step, Window) for step in spec.steps_of(sink))
-    notes = [_EDGES] if has_windows and isinstance(sink.target, Topic | Delta) else []
+    notes = [_EDGES] if has_windows and isinstance(sink.target, TopicTarget | DeltaTarget) else []
     if rows is not None:
         notes += _repeats(held)
     if rows is not None and _writes_twice(sink) and local(spec.checkpoint_of(sink)) is None:
@@ -327,7 +336,7 @@ def _filled(spec: Spec, sink: Sink, held: list[Range], rows: int | None) -> Fill
     return Filled(
         sink=sink.name,
         rows=rows,
-        repeatable=isinstance(sink.target, Delta),
+        repeatable=isinstance(sink.target, DeltaTarget),
         note="; ".join(notes),
     )
 
@@ -342,9 +351,9 @@ def _repeats(held: list[Range]) -> list[str]:
 
 def _writes_twice(sink: Sink) -> bool:
     """Whether rows that are there already are added once more."""
-    if isinstance(sink.target, Delta):
+    if isinstance(sink.target, DeltaTarget):
         return sink.target.upsert is None
-    return isinstance(sink.target, Topic)
+    return isinstance(sink.target, TopicTarget)
 
 
 def _held(

@@ -21,7 +21,7 @@ from headrace.spark.offsets import Offsets, offsets_from
 from headrace.spark.options import source_options
 from headrace.spark.pipeline.compiler import group_of
 from headrace.spark.pipeline.document import Findings
-from headrace.spark.pipeline.model import Delta, Parquet, Sink, Spec
+from headrace.spark.pipeline.model import DeltaTarget, ParquetTarget, Sink, Spec
 from headrace.spark.watermarks import local
 
 FILE_SINK_LOG = "_spark_metadata"
@@ -121,7 +121,9 @@ def refuse_lost(spec: Spec, servers: str, findings: Findings) -> None:
         checkpoint = spec.checkpoint_of(sink)
         try:
             table = (
-                open_table(local_path(sink.target.path)) if isinstance(sink.target, Delta) else None
+                open_table(local_path(sink.target.path))
+                if isinstance(sink.target, DeltaTarget)
+                else None
             )
         except TableUnreadable as error:
             findings.add(sink.location, str(error))
@@ -133,16 +135,16 @@ def refuse_lost(spec: Spec, servers: str, findings: Findings) -> None:
         if has_past(checkpoint):
             continue
         said = None
-        if isinstance(sink.target, Delta):
+        if isinstance(sink.target, DeltaTarget):
             said = _table_past(sink.target, table)
-        elif isinstance(sink.target, Parquet):
+        elif isinstance(sink.target, ParquetTarget):
             said = _files_past(sink.target)
         said = said or _group_past(spec, sink, servers)
         if said is not None:
             findings.add(sink.location, f"the checkpoint {checkpoint} is empty, but {said}")
 
 
-def _table_past(target: Delta, table: Any) -> str | None:
+def _table_past(target: DeltaTarget, table: Any) -> str | None:
     if target.other_queries == "append":
         return None
     try:
@@ -162,7 +164,7 @@ def _table_past(target: Delta, table: Any) -> str | None:
     return None
 
 
-def _files_past(target: Parquet) -> str | None:
+def _files_past(target: ParquetTarget) -> str | None:
     directory = local(target.path)
     if directory is None:
         return None

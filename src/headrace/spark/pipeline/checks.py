@@ -25,7 +25,7 @@ from headrace.spark.pipeline.frames import (
     refuse_over_connect,
     without_traces,
 )
-from headrace.spark.pipeline.model import Delta, Parquet, Sink, Spec, Topic
+from headrace.spark.pipeline.model import DeltaTarget, ParquetTarget, Sink, Spec, TopicTarget
 from headrace.spark.pipeline.rules import ONE_TEXT, output_mode, refuse_end
 from headrace.spark.pipeline.targets import table_options, topic_options, upsert_options
 from headrace.spark.sink_options import topic_sink_options
@@ -62,7 +62,7 @@ def check_topics(spec: Spec, sinks: Sequence[Sink], servers: str, findings: Find
             if not there[name].is_internal:
                 _require_online(there[name], source.location, findings)
     for sink in sinks:
-        if isinstance(sink.target, Topic):
+        if isinstance(sink.target, TopicTarget):
             options = topic_options(sink.target, connection_of(spec, sink, servers))
             reached = there
             if options["kafka.bootstrap.servers"] != servers:
@@ -181,14 +181,14 @@ def _check_mode(sink: Sink, spark: SparkSession, frame: DataFrame) -> None:
 
 def _check_columns(sink: Sink, frame: DataFrame, connection: Mapping[str, str]) -> None:
     match sink.target:
-        case Topic() as target:
+        case TopicTarget() as target:
             topic_sink_options(topic_options(target, connection), frame.schema)
-        case Delta(upsert=None) as target:
+        case DeltaTarget(upsert=None) as target:
             overwrite = target.mode == "complete"
             check_table(table_options(target), frame.schema, overwrite=overwrite)
-        case Delta() as target:
+        case DeltaTarget() as target:
             upsert.check(frame, upsert_options(target))
-        case Parquet(partition_by=names):
+        case ParquetTarget(partition_by=names):
             for name in names:
                 if name.lower() not in {each.lower() for each in frame.columns}:
                     raise InvalidConfig(

@@ -22,7 +22,7 @@ from headrace.spark.pipeline.model import (
     Spec,
     Sql,
     Step,
-    Topic,
+    TopicTarget,
     Window,
 )
 from headrace.spark.pipeline.rules import output_mode
@@ -129,7 +129,7 @@ def batch_program(
 
 def connection_of(spec: Spec, sink: Sink, servers: str) -> dict[str, str]:
     """How a topic sink reaches its brokers: as the source does, unless it names others."""
-    own = dict(sink.target.options) if isinstance(sink.target, Topic) else {}
+    own = dict(sink.target.options) if isinstance(sink.target, TopicTarget) else {}
     if "kafka.bootstrap.servers" in own:
         return {}
     shared = {name: text for name, text in spec.source.options if name.startswith(_SHARED)}

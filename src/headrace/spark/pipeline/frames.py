@@ -18,7 +18,7 @@ from headrace.spark.pipeline.calls import evaluate
 from headrace.spark.pipeline.compiler import Line, Program
 from headrace.spark.pipeline.document import Findings, Location, PipelineInvalid
 from headrace.spark.pipeline.functions import load_function, load_processor
-from headrace.spark.pipeline.model import Delta, Spec, Sql
+from headrace.spark.pipeline.model import DeltaTarget, Spec, Sql
 from headrace.spark.pipeline.steps import INPUT
 from headrace.spark.pipeline.tables import read_table
 from headrace.spark.reasons import reason_in
@@ -71,7 +71,7 @@ def refuse_over_connect(spec: Spec, spark: SparkSession, findings: Findings) -> 
         for step in spec.steps_of(sink):
             if isinstance(step, Sql):  # a server looks at queries later, when the view is gone
                 findings.add(step.location, "over Spark Connect a step cannot be `sql`: use select")
-        if isinstance(sink.target, Delta) and sink.target.upsert is not None:
+        if isinstance(sink.target, DeltaTarget) and sink.target.upsert is not None:
             findings.add(
                 sink.target.upsert.location, "over Spark Connect a stream cannot be upserted"
             )

@@ -135,7 +135,7 @@ Step = Filter | Select | Sql | Window | Dedup | Join | Python | Stateful
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicTarget:
     location: Location
     topic: str
     key: str | tuple[str, ...] | None
@@ -157,7 +157,7 @@ class Upsert:
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class DeltaTarget:
     location: Location
     path: str
     partition_by: tuple[str, ...]
@@ -167,20 +167,20 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class Parquet:
+class ParquetTarget:
     location: Location
     path: str
     partition_by: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Console:
+class ConsoleTarget:
     location: Location
     rows: int
     mode: Mode
 
 
-Target = Topic | Delta | Parquet | Console
+Target = TopicTarget | DeltaTarget | ParquetTarget | ConsoleTarget
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from headrace.spark.pipeline import sections
 from headrace.spark.pipeline.document import Findings, Listing, Location, Node, Table
 from headrace.spark.pipeline.fields import Fields, only_one
 from headrace.spark.pipeline.model import (
-    Console,
-    Delta,
+    ConsoleTarget,
+    DeltaTarget,
     Mode,
-    Parquet,
+    ParquetTarget,
     Sink,
     Target,
-    Topic,
+    TopicTarget,
     Upsert,
 )
 from headrace.spark.pipeline.read_steps import located, read_steps
@@ -78,7 +78,7 @@ def _topic(sink: Fields, location: Location, base: Path) -> Target | None:  # no
         return None
     is_list = isinstance(fields.node("key"), Listing)
     delivery = fields.text("delivery") or "at-least-once"
-    return Topic(
+    return TopicTarget(
         location=location,
         topic=fields.text("name") or "",
         key=fields.texts("key") if is_list else fields.text("key"),
@@ -95,7 +95,7 @@ def _delta(sink: Fields, location: Location, base: Path) -> Target | None:
         return None
     if fields.has("upsert") and fields.has("mode"):
         fields.wrong("mode", "an upsert has no mode: changed rows are merged into the table")
-    return Delta(
+    return DeltaTarget(
         location=location,
         path=located(fields.text("path") or "", base),
         partition_by=fields.texts("partition_by"),
@@ -122,16 +122,18 @@ def _parquet(sink: Fields, location: Location, base: Path) -> Target | None:
     fields = sink.section("parquet", sections.PARQUET)
     if fields is None:
         return None
-    return Parquet(location, located(fields.text("path") or "", base), fields.texts("partition_by"))
+    return ParquetTarget(
+        location, located(fields.text("path") or "", base), fields.texts("partition_by")
+    )
 
 
 def _console(sink: Fields, location: Location, base: Path) -> Target | None:  # noqa: ARG001
     if sink.node("console") is None:
-        return Console(location, _ROWS_SHOWN, "append")
+        return ConsoleTarget(location, _ROWS_SHOWN, "append")
     fields = sink.section("console", sections.CONSOLE)
     if fields is None:
         return None
-    return Console(
+    return ConsoleTarget(
         location, fields.whole("rows") or _ROWS_SHOWN, fields.choice("mode", _MODES, "append")
     )
 

@@ -10,15 +10,15 @@ from headrace.spark.delta_table import local_path
 from headrace.spark.options import Subscription
 from headrace.spark.pipeline.document import Findings
 from headrace.spark.pipeline.model import (
-    Console,
+    ConsoleTarget,
     Dedup,
-    Delta,
-    Parquet,
+    DeltaTarget,
+    ParquetTarget,
     Sink,
     Spec,
     Stateful,
     Step,
-    Topic,
+    TopicTarget,
     Window,
 )
 from headrace.spark.sink_options import topic_sink_options
@@ -37,7 +37,7 @@ def refuse_impossible(spec: Spec, findings: Findings) -> None:
         _check_watermarks(steps, findings)
         _check_mode(sink, steps, findings)
         _check_target(sink, findings)
-        if isinstance(sink.target, Delta | Parquet):
+        if isinstance(sink.target, DeltaTarget | ParquetTarget):
             other = paths.setdefault(_plain(sink.target.path), sink)
             if other is not sink:
                 findings.add(
@@ -68,7 +68,7 @@ def refuse_loops(spec: Spec, subscription: Subscription, findings: Findings) -> 
     if dead is not None and subscription.reads(dead):
         findings.add(spec.location_of("on_bad_record"), f"dead_letter: topic {dead!r} {loop}")
     for sink in spec.sinks:
-        if not isinstance(sink.target, Topic) or not subscription.reads(sink.target.topic):
+        if not isinstance(sink.target, TopicTarget) or not subscription.reads(sink.target.topic):
             continue
         own = dict(sink.target.options).get("kafka.bootstrap.servers")
         if own is None or own == spec.bootstrap_servers:
@@ -78,10 +78,10 @@ def refuse_loops(spec: Spec, subscription: Subscription, findings: Findings) -> 
 def _check_target(sink: Sink, findings: Findings) -> None:
     """Let the sink itself judge its options."""
     try:
-        if isinstance(sink.target, Topic):
+        if isinstance(sink.target, TopicTarget):
             given = {"kafka.bootstrap.servers": ANY_BROKER, "topic": sink.target.topic}
             topic_sink_options({**given, **dict(sink.target.options)}, ONE_TEXT)
-        if isinstance(sink.target, Delta):
+        if isinstance(sink.target, DeltaTarget):
             local_path(sink.target.path)
     except InvalidConfig as error:
         findings.add(sink.location, str(error))
@@ -99,11 +99,13 @@ def refuse_end(spec: Spec, findings: Findings) -> None:
 def output_mode(sink: Sink) -> str:
     """The mode of a sink's query, in Spark's words."""
     match sink.target:
-        case Topic(mode=mode) | Console(mode=mode) | Delta(upsert=None, mode=mode):
+        case (
+            TopicTarget(mode=mode) | ConsoleTarget(mode=mode) | DeltaTarget(upsert=None, mode=mode)
+        ):
             return mode
-        case Delta():
+        case DeltaTarget():
             return "update"
-        case Parquet():
+        case ParquetTarget():
             return "append"
 
 
@@ -128,7 +130,7 @@ def _check_mode(sink: Sink, steps: tuple[Step, ...], findings: Findings) -> None
     if not windows:
         return
     last, mode = windows[-1], output_mode(sink)
-    is_upsert = isinstance(sink.target, Delta) and sink.target.upsert is not None
+    is_upsert = isinstance(sink.target, DeltaTarget) and sink.target.upsert is not None
     marked = {
         step.time
         for step in steps

@@ -12,14 +12,21 @@ from headrace.spark.pipeline.calls import (
     options,
     with_options,
 )
-from headrace.spark.pipeline.model import Console, Delta, Parquet, Sink, Target, Topic
+from headrace.spark.pipeline.model import (
+    ConsoleTarget,
+    DeltaTarget,
+    ParquetTarget,
+    Sink,
+    Target,
+    TopicTarget,
+)
 
 Connection = Mapping[str, str]
 
 
 def prepared(target: Target, frame: Name) -> Expression | None:
     """The columns that the target takes, where they are not those of the rows."""
-    if not isinstance(target, Topic):
+    if not isinstance(target, TopicTarget):
         return None
     value = "to_json(struct(*))" if target.value == "json" else f"({target.value})"
     columns = [f"{value} AS value"]
@@ -34,12 +41,12 @@ def prepared(target: Target, frame: Name) -> Expression | None:
     return call(frame, "selectExpr", *columns)
 
 
-def topic_options(target: Topic, connection: Connection) -> dict[str, str]:
+def topic_options(target: TopicTarget, connection: Connection) -> dict[str, str]:
     """Options of `format("headrace")` for a topic."""
     return {**connection, "topic": target.topic, **dict(target.options)}
 
 
-def table_options(target: Delta) -> dict[str, str]:
+def table_options(target: DeltaTarget) -> dict[str, str]:
     """Options of `format("headrace")` for a table."""
     given = {"path": target.path}
     if target.partition_by:
@@ -49,7 +56,7 @@ def table_options(target: Delta) -> dict[str, str]:
     return given
 
 
-def upsert_options(target: Delta) -> dict[str, str]:
+def upsert_options(target: DeltaTarget) -> dict[str, str]:
     """Options of `headrace.spark.upsert`."""
     assert target.upsert is not None
     given = {
@@ -68,27 +75,27 @@ def stream_writer(sink: Sink, frame: Name, connection: Connection, checkpoint: s
     """The sink's `writeStream`, without name, checkpoint and trigger."""
     stream = Get(frame, "writeStream")
     match sink.target:
-        case Topic(mode="update") as target:
+        case TopicTarget(mode="update") as target:
             # Spark has no update mode for sinks written in Python, except by foreachBatch.
             write = function("each_batch", options(topic_options(target, connection)))
             return call(call(stream, "outputMode", "update"), "foreachBatch", write)
-        case Topic() as target:
+        case TopicTarget() as target:
             chain = call(call(stream, "outputMode", target.mode), "format", "headrace")
             return with_options(chain, topic_options(target, connection))
-        case Delta(upsert=None) as target:
+        case DeltaTarget(upsert=None) as target:
             chain = call(call(stream, "outputMode", target.mode), "format", "headrace")
             return with_options(chain, table_options(target))
-        case Delta() as target:
+        case DeltaTarget() as target:
             # The query's own option too, but that nobody hands to what is done for each batch.
             given = {**upsert_options(target), "checkpointLocation": checkpoint}
             write = call(Name("upsert"), "each_batch", options(given))
             return call(call(stream, "outputMode", "update"), "foreachBatch", write)
-        case Parquet() as target:
+        case ParquetTarget() as target:
             chain = call(call(stream, "outputMode", "append"), "format", "parquet")
             if target.partition_by:
                 chain = call(chain, "partitionBy", *target.partition_by)
             return call(chain, "option", "path", target.path)
-        case Console() as target:
+        case ConsoleTarget() as target:
             chain = call(call(stream, "outputMode", target.mode), "format", "console")
             return with_options(chain, {"numRows": str(target.rows), "truncate": "false"})
 
@@ -98,21 +105,21 @@ def batch_writer(sink: Sink, frame: Name, connection: Connection, once_as: str |
     batch = Get(frame, "write")
     named = {} if once_as is None else {"onceAs": once_as}
     match sink.target:
-        case Topic() as target:
+        case TopicTarget() as target:
             chain = with_options(
                 call(batch, "format", "headrace"), topic_options(target, connection)
             )
             return call(call(chain, "mode", "append"), "save")
-        case Delta(upsert=None) as target:
+        case DeltaTarget(upsert=None) as target:
             given = {**table_options(target), **named}
             given.pop("otherQueries", None)
             chain = with_options(call(batch, "format", "headrace"), given)
             return call(call(chain, "mode", "append"), "save")
-        case Delta() as target:
+        case DeltaTarget() as target:
             given = {**upsert_options(target), **named}
             given.pop("otherQueries", None)
             return call(Name("upsert"), "write", frame, options(given))
-        case Console() as target:
+        case ConsoleTarget() as target:
             return call(frame, "show", target.rows, truncate=False)
-        case Parquet():
+        case ParquetTarget():
             raise AssertionError("refused before: see backfilling.py")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.spark.pipeline import Pipeline, PipelineInvalid, load
-from headrace.spark.pipeline.model import Delta, Filter, Topic, Window
+from headrace.spark.pipeline.model import DeltaTarget, Filter, TopicTarget, Window
 
 SMALL = """
 name: clicks
@@ -41,7 +41,7 @@ def test_steps_and_sinks_keep_their_order_and_their_lines() -> None:
         "      - window: {time: at, size: 1 minute, by: [item], agg: {n: count(*)}}\n"
     )
     sink = load(text).spec.sinks[1]
-    assert isinstance(sink.target, Topic)
+    assert isinstance(sink.target, TopicTarget)
     assert sink.target.key == ("window", "item")
     first, second = sink.steps
     assert (type(first), first.location.line) == (Filter, 9)
@@ -66,7 +66,7 @@ def test_how_many_rows_may_be_late(written: str, at_most: float | None) -> None:
 def test_the_newest_row_is_not_told_by_offsets_alone() -> None:
     """A key that comes to another partition goes on at smaller offsets."""
     target = load(SMALL + "  - delta: {path: /a, upsert: {on: [id]}}\n").spec.sinks[1].target
-    assert isinstance(target, Delta)
+    assert isinstance(target, DeltaTarget)
     assert target.upsert is not None
     assert target.upsert.newest_by == ("timestamp", "offset")
 
