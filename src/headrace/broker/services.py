@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.disk_reads import DiskReads
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.metering import RequestMetrics
@@ -14,6 +13,7 @@ from headrace.controller.controller import Controller
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.ids import NodeId
 from headrace.core.runtime import Clock, Randomness
+from headrace.metadata.auto_topic_creation import AutoTopicCreationManager
 from headrace.metadata.cache import MetadataCache
 from headrace.replication.replica_manager import ReplicaManager
 from headrace.security.authorizer import Authorizer
@@ -29,7 +29,7 @@ class Services:
         "_groups",
         "_make_groups",
         "authorizer",
-        "auto_creation",
+        "auto_topic_creation",
         "clock",
         "config",
         "controller",
@@ -57,7 +57,7 @@ class Services:
         make_groups: "Callable[[], GroupCoordinator]",
         producer_ids: ProducerIds,
         authorizer: Authorizer,
-        auto_creation: AutoCreation,
+        auto_topic_creation: AutoTopicCreationManager,
         request_metrics: RequestMetrics,
         record_work: RecordWork,
         disk_reads: DiskReads,
@@ -75,7 +75,7 @@ class Services:
         self._groups: GroupCoordinator | None = None
         self.producer_ids = producer_ids
         self.authorizer = authorizer
-        self.auto_creation = auto_creation
+        self.auto_topic_creation = auto_topic_creation
         self.request_metrics = request_metrics
         self.record_work = record_work
         self.disk_reads = disk_reads

@@ -1,14 +1,10 @@
 """The topic that a coordinator keeps its state in: created on first need, a partition per key."""
 
-import asyncio
-import logging
 from functools import lru_cache
 
-from headrace.controller.commands import CreateTopics, TopicToCreate
 from headrace.controller.controller import Controller
-from headrace.core.errors import ApiError, ErrorCode
-
-logger = logging.getLogger(__name__)
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
+from headrace.metadata.auto_topic_creation import AutoTopicCreationManager
 
 
 @lru_cache(maxsize=4096)
@@ -30,39 +26,29 @@ def partition_for(key: str, count: int) -> int:
 class InternalTopic:
     """A coordinator's topic as the metadata shows it."""
 
-    def __init__(self, controller: Controller, topic: TopicToCreate) -> None:
+    def __init__(
+        self, controller: Controller, topics: AutoTopicCreationManager, name: str, partitions: int
+    ) -> None:
+        """`partitions`: how many it will have, as long as it does not exist."""
         self._controller = controller
-        self._topic = topic
-        self._creation: asyncio.Task[None] | None = None
+        self._topics = topics
+        self._name = name
+        self._partitions = partitions
 
     def partition_count(self) -> int | None:
         """None while the topic does not exist."""
-        topic = self._controller.image.topics.get(self._topic.name)
+        topic = self._controller.image.topics.get(self._name)
         return None if topic is None else len(topic.partitions)
 
     def partition_of(self, key: str) -> int:
         """Where a key belongs, also before the topic exists."""
-        return partition_for(key, self.partition_count() or self._topic.num_partitions)
+        return partition_for(key, self.partition_count() or self._partitions)
 
     async def ensure(self) -> None:
         """Create the topic if it is not there; raises COORDINATOR_NOT_AVAILABLE."""
         if self.partition_count() is not None:
             return
-        if self._creation is None:
-            self._creation = asyncio.get_running_loop().create_task(self._create())
-        await asyncio.shield(self._creation)
-
-    async def close(self) -> None:
-        if self._creation is not None:
-            await asyncio.gather(self._creation, return_exceptions=True)
-
-    async def _create(self) -> None:
         try:
-            (created,) = await self._controller.submit(CreateTopics((self._topic,)))
-        finally:
-            self._creation = None
-        if created.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            logger.warning(
-                "cannot create a topic: topic=%s error=%s", self._topic.name, created.message
-            )
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            await self._topics.ensure(self._name)
+        except HeadraceError:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE) from None

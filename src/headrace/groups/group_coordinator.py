@@ -7,7 +7,6 @@ exactly once, with the response or with the reason why there is none.
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from headrace.controller.commands import TopicToCreate
 from headrace.controller.controller import Controller
 from headrace.coordinator.internal_topic import InternalTopic, partition_for
 from headrace.coordinator.result import ReplyCallback
@@ -23,6 +22,7 @@ from headrace.groups.settings import GroupSettings
 from headrace.groups.shard import GroupShard
 from headrace.groups.shard_state import GroupCounts
 from headrace.groups.stored_offsets import GroupRecordDecoder
+from headrace.metadata.auto_topic_creation import AutoTopicCreationManager
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
 from headrace.metadata.names import OFFSETS_TOPIC
@@ -62,6 +62,7 @@ class GroupCoordinator:
         self,
         controller: Controller,
         replicas: ReplicaManager,
+        topics: AutoTopicCreationManager,
         clock: Clock,
         randomness: Randomness,
         config: BrokerConfig,
@@ -69,7 +70,9 @@ class GroupCoordinator:
         self._replicas = replicas
         self._randomness = randomness
         self._settings = settings = GroupSettings.of(config)
-        self._topic = InternalTopic(controller, _offsets_topic(config))
+        self._topic = InternalTopic(
+            controller, topics, OFFSETS_TOPIC, config.offsets_topic_num_partitions
+        )
         self.counts = counts = GroupCounts()
 
         def new_result(now_ms: int, time_ms: int) -> GroupResult:
@@ -98,7 +101,6 @@ class GroupCoordinator:
 
     async def close(self) -> None:
         await self.runtime.close()
-        await self._topic.close()
 
     def kill(self) -> None:
         """Stop at once, as the death of the process would."""
@@ -290,16 +292,3 @@ class GroupCoordinator:
             lambda shard: queries.list_groups(shard, states, types),
             finish,
         )
-
-
-def _offsets_topic(config: BrokerConfig) -> TopicToCreate:
-    return TopicToCreate(
-        OFFSETS_TOPIC,
-        config.offsets_topic_num_partitions,
-        config.offsets_topic_replication_factor,
-        configs=(
-            ("cleanup.policy", "compact"),
-            ("compression.type", "producer"),
-            ("segment.bytes", str(config.offsets_topic_segment_bytes)),
-        ),
-    )

@@ -9,7 +9,9 @@ differs between two images, found from records or by comparing), `MetadataPublis
 any node). What is committed a `MetadataQuorum` says (`metadata.quorum`; of one node in
 `metadata.sole_voter_quorum`), over a `MetadataLog` (`metadata.metadata_log`, with
 `metadata.records`, `metadata.snapshots`, `metadata.snapshot_generator`, which says when one is due,
-and `metadata.quorum_state`). Records and files are Kafka's own metadata formats, so Kafka's dump
-tool reads them. What is changed is decided in `controller/`; what a change means for logs and
+and `metadata.quorum_state`). `ControllerChannel` (`metadata.controller_channel`) is how a broker
+asks the controller for something on its own account, as for topics that nobody creates by hand
+(`metadata.auto_topic_creation`). Records and files are Kafka's own metadata formats, so Kafka's
+dump tool reads them. What is changed is decided in `controller/`; what a change means for logs and
 clients is left to `replication/` and `broker/`.
 """

@@ -13,11 +13,11 @@ from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from headrace.broker.auto_creation import AutoCreation
 from headrace.broker.disk_reads import DiskReads
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.frame_dispatcher import FrameDispatcher
 from headrace.broker.listener import ConnectionQuotas, Listener, idle_check_seconds
+from headrace.broker.local_controller_channel import LocalControllerChannel
 from headrace.broker.metering import RequestMetrics
 from headrace.broker.processor import RequestProcessor
 from headrace.broker.producer_ids import ProducerIds
@@ -38,7 +38,9 @@ from headrace.core.runtime import Clock, Executor, Randomness
 from headrace.log.compaction.checkpoint import CleanerCheckpoint
 from headrace.log.compaction.runner import Compactor, InlineCompactor
 from headrace.log.directory import LogDirectory
+from headrace.metadata.auto_topic_creation import AutoTopicCreationManager
 from headrace.metadata.cache import MetadataCache
+from headrace.metadata.controller_channel import ControllerRequests
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import BrokerEndpoint, Image
 from headrace.metadata.metadata_log import MetadataLog
@@ -191,8 +193,10 @@ class Node:
                 (self.request_metrics.now() - began) * 1000,
             )
         publishers.add(PublisherOrder.REPLICAS, replicas.publish, seen=controller.image)
-        auto_creation = AutoCreation(controller)
-        self._on_stop.push_async_callback(auto_creation.close)
+        channel = LocalControllerChannel(lambda: self.processor, self._node_id)
+        controller_requests = ControllerRequests(channel)
+        self._on_stop.push_async_callback(controller_requests.close)
+        topics = AutoTopicCreationManager(controller_requests, config)
         services = Services(
             config=replicas.config,
             node_id=self._node_id,
@@ -200,10 +204,10 @@ class Node:
             controller=controller,
             replicas=replicas,
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
-            make_groups=partial(self._make_groups, controller, publishers, replicas),
-            producer_ids=ProducerIds(controller, self._node_id),
+            make_groups=partial(self._make_groups, controller, publishers, replicas, topics),
+            producer_ids=ProducerIds(controller_requests, metadata, self._node_id),
             authorizer=self._authorizer,
-            auto_creation=auto_creation,
+            auto_topic_creation=topics,
             request_metrics=self.request_metrics,
             record_work=RecordWork(self._executor),
             disk_reads=DiskReads(self._executor),
@@ -264,11 +268,17 @@ class Node:
             self._tasks.append(asyncio.get_running_loop().create_task(self._load_groups(services)))
 
     def _make_groups(
-        self, controller: Controller, publishers: MetadataPublishers, replicas: ReplicaManager
+        self,
+        controller: Controller,
+        publishers: MetadataPublishers,
+        replicas: ReplicaManager,
+        topics: AutoTopicCreationManager,
     ) -> "GroupCoordinator":
         from headrace.groups.group_coordinator import GroupCoordinator
 
-        groups = GroupCoordinator(controller, replicas, self._clock, self._randomness, self._config)
+        groups = GroupCoordinator(
+            controller, replicas, topics, self._clock, self._randomness, self._config
+        )
         self._groups = groups
         self._on_stop.push_async_callback(groups.close)
         publishers.add(PublisherOrder.COORDINATORS, groups.publish)

@@ -118,6 +118,7 @@ async def test_while_groups_are_loaded_their_members_are_told_to_wait(tmp_path: 
         groups = GroupCoordinator(
             services.controller,
             services.replicas,
+            services.auto_topic_creation,
             services.clock,
             services.randomness,
             services.config,

@@ -63,7 +63,7 @@ def _topics(ctx: RequestContext, request: MetadataRequest) -> list[MetadataRespo
     once = {(topic.topic_id, topic.name): topic for topic in asked}
     answers = [_one(ctx, request, topic, creatable) for topic in once.values()]
     if creatable:
-        ctx.services.auto_creation.create(creatable)
+        ctx.services.auto_topic_creation.create(creatable)
     return answers
 
 
