@@ -10,7 +10,7 @@ WORKERS ?= 2
 SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo test test-versions test-long test-rest-proxy check format fuzz bench bench-spark bench-short docs lock wheel clean
+.PHONY: help setup tools demo test test-versions test-long test-rest-proxy check format fuzz bench bench-spark bench-short bench-commits docs lock wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -90,6 +90,13 @@ bench-spark: setup tools  ## Spark's own Kafka connector and ours; writes docs/b
 
 bench-short: setup  ## the same with two pairs, for daily use
 	$(BIN)/python -m bench --short
+
+# A commit to compare with; PAIRS of each measurement.
+BEFORE ?= HEAD
+PAIRS ?= 7
+
+bench-commits: setup  ## this tree beside the commit BEFORE=..., and whether anything became slower
+	$(BIN)/python -m bench.commits $(BEFORE) --pairs $(PAIRS)
 
 docs: setup  ## write the pages that are made from code, and CHANGELOG.md from changelog.d/
 	$(BIN)/python -m scripts.reference

@@ -104,13 +104,13 @@ def make_side(name: str, directory: Path) -> Side:
         if name == KAFKA:
             return ApacheKafka(data_dir, {**COMMON, **settings}, jvm=KAFKA_JVM)
         return HeadraceProcess(
-            data_dir, {**HEADRACE_SETTINGS[name], **_listener_settings(), **settings}
+            data_dir, {**HEADRACE_SETTINGS[name], **listener_settings(), **settings}
         )
 
     return Side(name, fresh("main", {}), fresh)
 
 
-def _listener_settings() -> dict[str, str]:
+def listener_settings() -> dict[str, str]:
     """The HTTP and text listeners on free ports: a broker is measured as people run it."""
     return {f"{name}.listener": f"{HOST}:{free_port(HOST)}" for name in ("http", "text")}
 
