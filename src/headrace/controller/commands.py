@@ -4,13 +4,14 @@ A command for several things (topics, resources) answers for each of them: a bad
 in the answer, so its neighbours survive. Authorization is done before a command is made.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import NO_TOPIC_ID, NodeId
 from headrace.machine.interface import Command
-from headrace.metadata.image import UNASSIGNED_DIRECTORY, BrokerEndpoint
+from headrace.metadata.image import NO_CONFIGS, UNASSIGNED_DIRECTORY, BrokerEndpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class TopicCreation:
     topic_id: UUID = NO_TOPIC_ID
     num_partitions: int = -1
     replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=lambda: NO_CONFIGS)
+    """The overrides that the topic is created with."""
 
 
 @dataclass(frozen=True, slots=True)

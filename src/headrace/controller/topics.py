@@ -1,7 +1,7 @@
 """Decisions about topics: create, delete, add partitions."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.controller.commands import (
     CreatePartitions,
@@ -56,12 +56,12 @@ def create_topics(
     for topic in command.topics:
         if times[topic.name] == 1 and topic.name != CLUSTER_METADATA_TOPIC:
             try:
-                created, partitions = _plan_topic(image, topic, context)
+                created, configs, partitions = _plan_topic(image, topic, context)
             except ApiError as refusal:
                 answers.append(TopicCreation(topic.name, refusal.code, message_of(refusal)))
                 continue
-            records += _topic_records(created, topic, partitions)
-            answers.append(_created(created, partitions))
+            records += _topic_records(created, configs, partitions)
+            answers.append(_created(created, configs, partitions))
     for name, count in times.items():
         if count > 1:
             answers.append(TopicCreation(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
@@ -89,8 +89,9 @@ def _partition_count(image: Image, topic: TopicToCreate, context: DecisionContex
 
 def _plan_topic(
     image: Image, topic: TopicToCreate, context: DecisionContext
-) -> tuple[TopicRecord, Sequence[PartitionRegistration]]:
-    """The new topic's record and partitions; raises what is wrong with it first, as Kafka does."""
+) -> tuple[TopicRecord, Mapping[str, str], Sequence[PartitionRegistration]]:
+    """The new topic's record, configs and partitions; raises what is wrong with it first, as Kafka
+    does."""
     _check_name(image, topic.name)
     nulls = [name for name, value in topic.configs if value is None]
     if nulls:
@@ -98,14 +99,16 @@ def _plan_topic(
             ErrorCode.INVALID_CONFIG,
             f"Null value not supported for topic configs: {','.join(nulls)}",
         )
-    if topic.configs:
-        given = {name: value for name, value in topic.configs if value is not None}
-        validate_together(given, context.config(image))
+    # A key given twice counts once, with its last value.
+    configs = {name: value for name, value in topic.configs if value is not None}
+    if configs:
+        validate_together(configs, context.config(image))
     if topic.assignments:
         partitions = _assigned_partitions(image, topic)
     else:
         partitions = _placed_partitions(image, topic, context)
-    return TopicRecord(name=topic.name, topic_id=context.randomness.uuid()), partitions
+    created = TopicRecord(name=topic.name, topic_id=context.randomness.uuid())
+    return created, configs, partitions
 
 
 def _check_name(image: Image, name: str) -> None:
@@ -175,24 +178,29 @@ def _placed_partitions(
 
 
 def _topic_records(
-    created: TopicRecord, topic: TopicToCreate, partitions: Iterable[PartitionRegistration]
+    created: TopicRecord, configs: Mapping[str, str], partitions: Iterable[PartitionRegistration]
 ) -> Iterable[MetadataRecord]:
     yield created
-    # A key given twice counts once, with its last value.
-    for name, value in dict(topic.configs).items():
+    for name, value in configs.items():
         yield ConfigRecord(
-            resource_type=ConfigResourceType.TOPIC, resource_name=topic.name, name=name, value=value
+            resource_type=ConfigResourceType.TOPIC,
+            resource_name=created.name,
+            name=name,
+            value=value,
         )
     for index, registration in enumerate(partitions):
         yield partition_record(created.topic_id, index, registration)
 
 
-def _created(created: TopicRecord, partitions: Sequence[PartitionRegistration]) -> TopicCreation:
+def _created(
+    created: TopicRecord, configs: Mapping[str, str], partitions: Sequence[PartitionRegistration]
+) -> TopicCreation:
     return TopicCreation(
         created.name,
         topic_id=created.topic_id,
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),
+        configs=configs,
     )
 
 

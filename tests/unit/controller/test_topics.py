@@ -90,14 +90,16 @@ def test_every_topic_gets_an_id_of_its_own_and_a_recreated_one_a_new_id() -> Non
 
 def test_configs_are_stored_and_a_key_given_twice_counts_once() -> None:
     topic = TopicToCreate("t", 1, 1, configs=(("retention.ms", "1"), ("retention.ms", "2")))
-    image, _ = create(cluster(0), topic)
-    assert image.topic_configs("t") == {"retention.ms": "2"}
+    image, (answer,) = create(cluster(0), topic)
+    assert image.topic_configs("t") == answer.configs == {"retention.ms": "2"}
 
 
 def test_validate_only_answers_in_full_and_changes_nothing() -> None:
-    command = CreateTopics((TopicToCreate("t", 2, 1),), validate_only=True)
+    topic = TopicToCreate("t", 2, 1, configs=(("retention.ms", "1"),))
+    command = CreateTopics((topic,), validate_only=True)
     decision = MACHINE.decide(cluster(0), command)
     assert decision.reply[0].num_partitions == 2
+    assert decision.reply[0].configs == {"retention.ms": "1"}
     assert decision.reply[0].topic_id != NO_TOPIC_ID
     assert not decision.records
 

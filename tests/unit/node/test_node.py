@@ -13,6 +13,12 @@ from headrace.core.errors import ErrorCode
 from headrace.metadata.records import ConfigRecord
 from headrace.metadata.sole_voter_quorum import SoleVoterQuorum
 from headrace.node.system import ThreadExecutor
+from headrace.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from headrace.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -229,3 +235,26 @@ async def test_a_config_that_another_version_stored_has_no_effect_and_stops_noth
         answer = await client.ask(asked, 4)
         assert answer.results[0].error_code == ErrorCode.NONE
     assert f"a stored config has no effect: name={key}" in caplog.text
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+async def test_a_new_topic_is_shown_with_the_configs_that_it_was_given(
+    tmp_path: Path, validate_only: bool
+) -> None:
+    given = [
+        CreatableTopicConfig(name="retention.ms", value="1"),
+        CreatableTopicConfig(name="retention.ms", value="2"),
+    ]
+    topic = CreatableTopic(
+        name="t", num_partitions=1, replication_factor=1, assignments=[], configs=given
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=1000, validate_only=validate_only)
+    async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as client:
+        client.send(request, 7)
+        _, answer = await client.receive(CreateTopicsResponse, 7)
+    own = 1
+    assert [
+        (each.name, each.value)
+        for each in answer.topics[0].configs or ()
+        if each.config_source == own
+    ] == [("retention.ms", "2")]

@@ -42,10 +42,9 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
     results = await ctx.services.controller.submit(
         CreateTopics(tuple(_command(topic) for topic in wanted), request.validate_only)
     )
-    configs = {topic.name: topic for topic in wanted}
     return CreateTopicsResponse(
         topics=[
-            _shape(ctx, result, configs.get(result.name))
+            _shape(ctx, result)
             async for result in in_time_slices((*results, *refused), ctx.services.time_slice)
         ]
     )
@@ -61,9 +60,7 @@ def _command(topic: CreatableTopic) -> TopicToCreate:
     )
 
 
-def _shape(
-    ctx: RequestContext, result: TopicCreation, wanted: CreatableTopic | None
-) -> CreatableTopicResult:
+def _shape(ctx: RequestContext, result: TopicCreation) -> CreatableTopicResult:
     answer = CreatableTopicResult(
         name=result.name,
         topic_id=result.topic_id,
@@ -74,14 +71,13 @@ def _shape(
         # Never null without an error: Java's admin client reads it unasked.
         configs=[],
     )
-    if result.error or wanted is None:
+    if result.error:
         return answer
     if not ctx.allows(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name):
         answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         answer.num_partitions = answer.replication_factor = -1
         answer.configs = None
         return answer
-    overrides = {each.name: each.value for each in wanted.configs if each.value is not None}
     answer.configs = [
         CreatableTopicConfigs(
             name=entry.name,
@@ -90,6 +86,6 @@ def _shape(
             config_source=entry.source,
             is_sensitive=False,
         )
-        for entry in topic_configs.describe(overrides, ctx.services.config)
+        for entry in topic_configs.describe(result.configs, ctx.services.config)
     ]
     return answer
