@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from headrace.core.ids import TopicPartition
-from tests.faults.load import Follower, Sender, scan, wait_until
+from tests.faults.load import Sender, TailReader, scan, wait_until
 from tests.support.history import History, Outcome
 from tests.support.history_checks import Violation, check
 from tests.support.topics import Topics
@@ -51,11 +51,11 @@ class KillRun:
             TopicPartition(topic, index) for topic in ("all", "rolling", "one") for index in (0, 1)
         ]
         self._senders: list[Sender] = []
-        self._followers: list[Follower] = []
+        self._tail_readers: list[TailReader] = []
 
     @property
-    def _clients(self) -> Sequence[Sender | Follower]:
-        return (*self._senders, *self._followers)
+    def _clients(self) -> Sequence[Sender | TailReader]:
+        return (*self._senders, *self._tail_readers)
 
     @property
     def _answered(self) -> int:
@@ -71,9 +71,9 @@ class KillRun:
             Sender(self.history, servers, "second", durable, acks=-1),
             Sender(self.history, servers, "third", weak, acks=1),
         ]
-        self._followers = [
-            Follower(self.history, servers, "reader", self.partitions),
-            Follower(self.history, servers, "another", self.partitions),
+        self._tail_readers = [
+            TailReader(self.history, servers, "reader", self.partitions),
+            TailReader(self.history, servers, "another", self.partitions),
         ]
         for client in self._clients:
             client.start()
@@ -86,8 +86,8 @@ class KillRun:
             for sender in self._senders:
                 sender.stop()
             ends = {each: found.end for each, found in scan(servers, self.partitions).items()}
-            for follower in self._followers:
-                follower.stop_at(ends)
+            for reader in self._tail_readers:
+                reader.stop_at(ends)
 
     def wait_for_answers(self, count: int) -> None:
         """Let the load go on until so many more sends were acknowledged, or a client gave up."""

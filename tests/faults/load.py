@@ -126,7 +126,7 @@ class Sender:
             self.failures.append(f"fatal: {error}")
 
 
-class Follower:
+class TailReader:
     """One consumer by assignment that reads on from where it is, whatever happens."""
 
     def __init__(

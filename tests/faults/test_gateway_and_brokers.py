@@ -48,17 +48,17 @@ async def publish_until_taken(client: TextClient, line: str) -> None:
 async def test_clients_of_the_gateway_go_on_when_the_broker_is_back(
     broker: HeadraceProcess, text_address: tuple[str, int]
 ) -> None:
-    async with TextClient(*text_address) as client, TextClient(*text_address) as follower:
+    async with TextClient(*text_address) as client, TextClient(*text_address) as streaming:
         await client.ok("PUBLISH orders one")
         await client.ok("PUBLISH shared first")
         await client.ok("JOIN team shared")
         assert await client.ok("POLL WAIT 5000") == ["MESSAGE shared 0 0 :first"]
-        follower.write("CONSUME orders FOLLOW\n")
-        assert await follower.line() == "MESSAGE orders 0 0 :one"
+        streaming.write("CONSUME orders FOLLOW\n")
+        assert await streaming.line() == "MESSAGE orders 0 0 :one"
         broker.kill()
         await asyncio.to_thread(broker.start)
         await publish_until_taken(client, "PUBLISH orders two")
-        assert await follower.line() == "MESSAGE orders 0 1 :two"
+        assert await streaming.line() == "MESSAGE orders 0 1 :two"
         await publish_until_taken(client, "PUBLISH shared second")
         found: list[str] = []
         async with asyncio.timeout(HEAL_SECONDS):
@@ -75,18 +75,18 @@ async def test_a_broker_stops_in_order_with_clients_connected(tmp_path: Path) ->
             assert broker.running
         async with (
             TextClient(HOST, port) as member,
-            TextClient(HOST, port) as follower,
+            TextClient(HOST, port) as streaming,
             TextClient(HOST, port) as stuck,
         ):
             await member.ok("PUBLISH orders v")
             await member.ok("JOIN team orders")
-            follower.write("CONSUME orders FOLLOW\n")
-            await follower.line()
+            streaming.write("CONSUME orders FOLLOW\n")
+            await streaming.line()
             stuck.write("PUBLISH orders LENGTH 1000\nhalf")
             started = time.monotonic()
             assert await asyncio.to_thread(broker.stop) == 0
             assert time.monotonic() - started < STOP_SECONDS
-            assert await follower.is_closed()
+            assert await streaming.is_closed()
     finally:
         broker.kill()
     assert "Traceback" not in broker.log_path.read_text()

@@ -63,8 +63,8 @@ async def consume(gateway: Gateway, tokens: Tokenizer, out: Output, now_ms: int)
     reading = _Consume(asked, out, starts, {} if asked.follow else ends)
     if asked.limit != 0 and (asked.follow or reading.unread()):
         wanted = starts if asked.follow else {where: starts[where] for where in reading.unread()}
-        async with gateway.stream(wanted) as follower:
-            await reading.run(follower)
+        async with gateway.stream(wanted) as stream:
+            await reading.run(stream)
     following = ",".join(f"{where.partition}:{at}" for where, at in reading.positions.items())
     return responses.ok(count=reading.count, next=following)
 
@@ -89,7 +89,7 @@ class _Consume:
         """Partitions that have not been read to the end they had at first."""
         return [where for where, end in self._ends.items() if self.positions[where] < end]
 
-    async def run(self, follower: RecordStream) -> None:
+    async def run(self, stream: RecordStream) -> None:
         while self._options.follow or self.unread():
             limit = _RECORDS
             if self._options.limit is not None:
@@ -97,14 +97,14 @@ class _Consume:
                 if limit <= 0:
                     return
             if self._options.follow:
-                found = await self._out.unless_input(follower.poll(_FOLLOW_MS, limit))
+                found = await self._out.unless_input(stream.poll(_FOLLOW_MS, limit))
                 if found is None:
                     return
             else:
-                found = await follower.poll(_POLL_MS, limit)
+                found = await stream.poll(_POLL_MS, limit)
             for where, records in found.items():
                 await self._send_records(where, records)
-            for where, position in (await follower.positions()).items():
+            for where, position in (await stream.positions()).items():
                 self.positions[where] = min(position, self._ends.get(where, position))
             # Others have their turn, however fast this client reads.
             await asyncio.sleep(0)

@@ -155,8 +155,8 @@ class EventIds:
         return b",".join(self._parts)
 
 
-async def _ids(follower: RecordStream) -> EventIds:
-    positions = await follower.positions()
+async def _ids(stream: RecordStream) -> EventIds:
+    positions = await stream.positions()
     return EventIds({where.partition: offset for where, offset in positions.items()})
 
 
@@ -174,19 +174,19 @@ class _RecordEvents:
         self._growth_seconds = call.state.settings.stream_growth_ms / 1000
 
     async def run(self) -> None:
-        follower = self._call.gateway.stream(self._starts)
+        stream = self._call.gateway.stream(self._starts)
         try:
-            await self._start(await _ids(follower))
+            await self._start(await _ids(stream))
             while True:
-                positions = await self._pump(follower)
+                positions = await self._pump(stream)
                 if positions is None:
                     return
-                await follower.close()
+                await stream.close()
                 self._starts = positions
-                follower = self._call.gateway.stream(positions)
-                self._ids = await _ids(follower)
+                stream = self._call.gateway.stream(positions)
+                self._ids = await _ids(stream)
         finally:
-            await follower.close()
+            await stream.close()
 
     async def _start(self, ids: EventIds) -> None:
         self._ids = ids
@@ -199,13 +199,13 @@ class _RecordEvents:
         # An id without data: whoever loses the connection before the first record knows it, too.
         await self._send(_RETRY + b"id: %b\n\n" % ids.now() if self._is_events else b"")
 
-    async def _pump(self, follower: RecordStream) -> dict[TopicPartition, int | OffsetSpec] | None:
+    async def _pump(self, stream: RecordStream) -> dict[TopicPartition, int | OffsetSpec] | None:
         """Send what comes, until the topic has new partitions: then, where to go on in all."""
         loop = asyncio.get_running_loop()
         look_at = loop.time() + self._growth_seconds
         try:
             while True:
-                found = await follower.poll(self._ping_ms, SLICE_RECORDS)
+                found = await stream.poll(self._ping_ms, SLICE_RECORDS)
                 for where, records in found.items():
                     async with self._call.state.loop_slices:
                         text = self._text(where.partition, records)
@@ -216,7 +216,7 @@ class _RecordEvents:
                     look_at = loop.time() + self._growth_seconds
                     added = await self._added()
                     if added:
-                        return {**await follower.positions(), **added}
+                        return {**await stream.positions(), **added}
         except HeadraceError as error:
             await self._send(self._error_event(error))
             await self.end()

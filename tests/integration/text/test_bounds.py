@@ -134,10 +134,10 @@ async def test_a_silent_client_is_cut_off_and_a_follower_is_not(tmp_path: Path) 
         server_with(tmp_path, idle_seconds=0.3) as (gateway, server),
         client_of(server) as silent,
         client_of(server) as half,
-        client_of(server) as follower,
+        client_of(server) as streaming,
     ):
         await gateway.produce("orders", [OutRecord(b"v")])
-        follower.write("CONSUME orders FOLLOW\n")
+        streaming.write("CONSUME orders FOLLOW\n")
         half.write("PUBLISH orders half a line")
         for client in (silent, half):
             told = await client.line()
@@ -145,8 +145,8 @@ async def test_a_silent_client_is_cut_off_and_a_follower_is_not(tmp_path: Path) 
             assert told.endswith(CLOSED)
             assert await client.is_closed()
         await gateway.produce("orders", [OutRecord(b"w")])
-        assert await follower.line() == "MESSAGE orders 0 0 :v"
-        assert await follower.line() == "MESSAGE orders 0 1 :w"
+        assert await streaming.line() == "MESSAGE orders 0 0 :v"
+        assert await streaming.line() == "MESSAGE orders 0 1 :w"
 
 
 async def test_one_client_too_many_is_told_so(tmp_path: Path) -> None:
@@ -260,13 +260,13 @@ async def test_random_bytes_hurt_nobody(tmp_path: Path) -> None:
 async def test_a_closed_listener_lets_go_of_everybody(tmp_path: Path) -> None:
     async with gateway_of("local", tmp_path) as gateway:
         server = await serve(gateway, TextSettings(port=0))
-        async with client_of(server) as idle, client_of(server) as follower:
+        async with client_of(server) as idle, client_of(server) as streaming:
             await idle.ok("PUBLISH orders v")
-            follower.write("CONSUME orders FOLLOW\n")
-            await follower.line()
+            streaming.write("CONSUME orders FOLLOW\n")
+            await streaming.line()
             await idle.ok("JOIN team orders")
             await server.close()
             assert await idle.is_closed()
-            assert await follower.is_closed()
+            assert await streaming.is_closed()
         described = await gateway.admin.describe_groups(["team"])
         assert list(described["team"].members) == []

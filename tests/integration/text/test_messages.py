@@ -114,15 +114,15 @@ async def test_followers_see_what_comes_until_they_write(
     client: TextClient, address: tuple[str, int], topic: str
 ) -> None:
     await client.ok(f"PUBLISH {topic} old")
-    async with TextClient(*address) as follower:
-        follower.write(f"CONSUME {topic} FOLLOW\n")
-        assert await follower.line() == f"MESSAGE {topic} 0 0 :old"
+    async with TextClient(*address) as streaming:
+        streaming.write(f"CONSUME {topic} FOLLOW\n")
+        assert await streaming.line() == f"MESSAGE {topic} 0 0 :old"
         for number in range(1, 4):
             await client.ok(f"PUBLISH {topic} {number}")
-            assert await follower.line() == f"MESSAGE {topic} 0 {number} :{number}"
-        assert await follower.ask("STOP") == ["OK count=4 next=0:4"]
-        assert await follower.line() == "OK"
-        assert (await follower.ask("TOPICS"))[-1].startswith("OK")
+            assert await streaming.line() == f"MESSAGE {topic} 0 {number} :{number}"
+        assert await streaming.ask("STOP") == ["OK count=4 next=0:4"]
+        assert await streaming.line() == "OK"
+        assert (await streaming.ask("TOPICS"))[-1].startswith("OK")
 
 
 async def test_a_follower_with_a_limit_stops_by_itself(client: TextClient, topic: str) -> None:

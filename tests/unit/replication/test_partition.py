@@ -41,13 +41,17 @@ def files() -> Iterator[UnsyncedFileSystem]:
 
 @pytest.fixture
 def make(files: UnsyncedFileSystem, tmp_path: Path) -> Callable[..., Partition]:
-    def make(on_dirty: FlushRequest | None = None, **configs: str) -> Partition:
+    def make(request_flush: FlushRequest | None = None, **configs: str) -> Partition:
         overrides = {key.replace("_", "."): value for key, value in configs.items()}
         broker = BrokerConfig()
         settings = TopicSettings(TopicConfig.resolve(overrides, broker), broker)
         log = PartitionLog.open(files, str(tmp_path / "t-0"), settings.log, RealClock())
         partition = Partition(
-            TopicPartition("t", 0), RealRandomness().uuid(), log, settings, request_flush=on_dirty
+            TopicPartition("t", 0),
+            RealRandomness().uuid(),
+            log,
+            settings,
+            request_flush=request_flush,
         )
         partition.become_leader(ALONE)
         return partition
@@ -82,7 +86,7 @@ def test_without_flushes_what_is_written_is_visible(make: Callable[..., Partitio
 
 
 def test_with_flushes_only_what_is_flushed_is_visible(make: Callable[..., Partition]) -> None:
-    partition = make(on_dirty=lambda _, __: None)
+    partition = make(request_flush=lambda _, __: None)
     produce(partition, 3)
     before = partition.high_watermark
     partition.flushed(Offset(2), partition.appended_bytes)
@@ -91,7 +95,7 @@ def test_with_flushes_only_what_is_flushed_is_visible(make: Callable[..., Partit
 
 def test_a_flush_is_asked_for_on_behalf_of_who_waits(make: Callable[..., Partition]) -> None:
     askers: list[object | None] = []
-    partition = make(on_dirty=lambda _, asker: askers.append(asker))
+    partition = make(request_flush=lambda _, asker: askers.append(asker))
     produce(partition, acks=1)
     assert askers == [None]
     partition.when_committed(Offset(1), lambda _: None, "producer")
@@ -125,7 +129,7 @@ def test_a_waiter_that_fails_does_not_keep_the_others_from_being_told(
         def gone(self, _: Partition) -> None:
             raise RuntimeError("a mistake of another")
 
-    partition = make(on_dirty=lambda _, __: None)
+    partition = make(request_flush=lambda _, __: None)
     partition.add_listener(Failing())
     watcher = Counting()
     partition.add_listener(watcher)
@@ -148,7 +152,7 @@ def test_a_waiter_that_fails_does_not_keep_the_others_from_being_told(
 def test_what_a_crash_left_unflushed_is_flushed_before_it_is_shown(
     make: Callable[..., Partition], files: UnsyncedFileSystem, tmp_path: Path
 ) -> None:
-    killed = make(on_dirty=lambda _, __: None)
+    killed = make(request_flush=lambda _, __: None)
     produce(killed, 3)
     # Opened again without a close: what a killed process leaves behind.
     dirty: list[Partition] = []
@@ -168,7 +172,7 @@ def test_what_a_crash_left_unflushed_is_flushed_before_it_is_shown(
 
 
 def test_the_high_watermark_never_moves_back(make: Callable[..., Partition]) -> None:
-    partition = make(on_dirty=lambda _, __: None)
+    partition = make(request_flush=lambda _, __: None)
     produce(partition, 3)
     partition.flushed(Offset(3), partition.appended_bytes)
     partition.flushed(Offset(1), 0)
@@ -178,7 +182,7 @@ def test_the_high_watermark_never_moves_back(make: Callable[..., Partition]) -> 
 def test_waiters_are_called_in_order_once_their_offset_is_committed(
     make: Callable[..., Partition],
 ) -> None:
-    partition = make(on_dirty=lambda _, __: None)
+    partition = make(request_flush=lambda _, __: None)
     produce(partition, 3)
     called: list[tuple[int, ErrorCode]] = []
 
@@ -194,7 +198,7 @@ def test_waiters_are_called_in_order_once_their_offset_is_committed(
 
 
 def test_waiters_learn_that_the_disk_failed(make: Callable[..., Partition]) -> None:
-    partition = make(on_dirty=lambda _, __: None)
+    partition = make(request_flush=lambda _, __: None)
     produce(partition)
     outcome: list[ErrorCode] = []
     partition.when_committed(Offset(1), outcome.append)
@@ -218,7 +222,7 @@ def test_watchers_are_told_of_more_and_of_the_end(make: Callable[..., Partition]
 def test_visible_bytes_count_what_waiting_fetches_could_get(
     make: Callable[..., Partition],
 ) -> None:
-    partition = make(on_dirty=lambda _, __: None)
+    partition = make(request_flush=lambda _, __: None)
     watcher = Counting()
     partition.add_listener(watcher)
     produce(partition, 2)
@@ -271,7 +275,7 @@ def test_a_client_with_no_or_the_right_epoch_is_served(
 
 
 def test_only_committed_records_can_be_deleted(make: Callable[..., Partition]) -> None:
-    partition = make(on_dirty=lambda _, __: None)
+    partition = make(request_flush=lambda _, __: None)
     produce(partition, 5)
     partition.flushed(Offset(3), 0)
     with pytest.raises(OffsetOutOfRange):
@@ -329,7 +333,7 @@ def test_what_is_in_the_log_is_acknowledged_again_though_it_would_be_refused_now
 async def test_whoever_waits_for_the_disk_hears_that_it_failed(
     make: Callable[..., Partition],
 ) -> None:
-    partition = make(on_dirty=lambda _, __: None)
+    partition = make(request_flush=lambda _, __: None)
     produce(partition, 1, acks=1)
     called: list[bool] = []
     when_flushed(unflushed([partition]), lambda: called.append(True))
@@ -443,7 +447,7 @@ def test_a_batch_that_is_known_is_still_refused_by_a_follower(
 
 
 def test_what_a_follower_flushes_commits_nothing(make: Callable[..., Partition]) -> None:
-    partition = make(on_dirty=lambda _, __: None)
+    partition = make(request_flush=lambda _, __: None)
     produce(partition, 3)
     partition.become_follower(FOLLOWING)
     partition.flushed(Offset(3), partition.appended_bytes)
@@ -454,7 +458,7 @@ def test_what_a_follower_flushes_commits_nothing(make: Callable[..., Partition])
 
 
 def test_whoever_waits_at_a_leader_that_resigns_is_told_so(make: Callable[..., Partition]) -> None:
-    partition = make(on_dirty=lambda _, __: None)
+    partition = make(request_flush=lambda _, __: None)
     outcomes: list[ErrorCode] = []
     watcher = Counting()
     for isolation in FetchIsolation:
@@ -471,7 +475,7 @@ def test_whoever_waits_at_a_leader_that_resigns_is_told_so(make: Callable[..., P
 
 
 def test_a_renewed_epoch_keeps_who_waits(make: Callable[..., Partition]) -> None:
-    partition = make(on_dirty=lambda _, __: None)
+    partition = make(request_flush=lambda _, __: None)
     produce(partition)
     outcomes: list[ErrorCode] = []
     partition.when_committed(Offset(1), outcomes.append)
@@ -482,7 +486,7 @@ def test_a_renewed_epoch_keeps_who_waits(make: Callable[..., Partition]) -> None
 
 
 def test_with_others_in_sync_a_flush_alone_commits_nothing(make: Callable[..., Partition]) -> None:
-    partition = make(on_dirty=lambda _, __: None)
+    partition = make(request_flush=lambda _, __: None)
     partition.become_leader(LEADING)
     produce(partition, 4)
     committed: list[ErrorCode] = []
@@ -504,7 +508,7 @@ def test_with_others_in_sync_a_flush_alone_commits_nothing(make: Callable[..., P
 def test_followers_see_what_is_written_and_consumers_what_is_committed(
     make: Callable[..., Partition],
 ) -> None:
-    partition = make(on_dirty=lambda _, __: None)
+    partition = make(request_flush=lambda _, __: None)
     partition.become_leader(LEADING)
     waiting = {isolation: Counting() for isolation in FetchIsolation}
     for isolation, listener in waiting.items():
