@@ -216,12 +216,13 @@ class FaultPlan:
         nodes: int = 1,
         kinds: Iterable[str] = tuple(DRAWN),
         extra: Sequence[Entry] = (),
+        gap_seconds: float = GAP_SECONDS,
     ) -> "FaultPlan":
         """About three faults in two seconds and node: quiet time costs, and shows nothing."""
         chosen = sorted(kinds)
         entries, at = list(extra), 0.0
         while chosen:
-            at += random.random() * 2 * GAP_SECONDS / nodes
+            at += random.random() * 2 * gap_seconds / nodes
             if at >= seconds:
                 break
             draw = DRAWN[random.choice(chosen)]
