@@ -25,6 +25,7 @@ from headrace.core.errors import OffsetOutOfRange
 from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicPartition
 from headrace.log.config import LogConfig
 from headrace.log.directory import LogDirectory
+from headrace.log.log_flush import FlushJob
 from headrace.log.partition_log import PartitionLog
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
@@ -90,6 +91,8 @@ class LogAgainstList(RuleBasedStateMachine):
         self._open()
 
     def _open(self) -> None:
+        self.begun: list[FlushJob] = []
+        self.synced: list[FlushJob] = []
         randomness = SeededRandomness(Random(1))
         self.directory = LogDirectory.open(
             self.disk, "/data", self.clock, randomness, node_id=NodeId(0)
@@ -161,6 +164,27 @@ class LogAgainstList(RuleBasedStateMachine):
     def flush(self) -> None:
         assert self.log.flush() == self.end
         self.flushed = self.end
+
+    @precondition(lambda self: len(self.begun) < 3)
+    @rule()
+    def begin_flush(self) -> None:
+        """Several at a time, as of a checkpoint and of those who wait."""
+        self.begun.append(self.log.begin_flush())
+
+    @precondition(lambda self: self.begun)
+    @rule(data=st.data())
+    def sync(self, data: st.DataObject) -> None:
+        job = self.begun.pop(data.draw(st.integers(0, len(self.begun) - 1)))
+        job.sync()
+        self.synced.append(job)
+
+    @precondition(lambda self: self.synced)
+    @rule(data=st.data())
+    def end_flush(self, data: st.DataObject) -> None:
+        job = self.synced.pop(data.draw(st.integers(0, len(self.synced) - 1)))
+        reached = self.log.end_flush(job, None)
+        assert self.flushed <= reached <= self.end
+        self.flushed = int(reached)
 
     @rule()
     def checkpoint(self) -> None:

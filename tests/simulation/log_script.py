@@ -88,6 +88,7 @@ class LogScript:
         self._grow()
         self._checkpoints_and_deletes()
         self._kill_and_go_on()
+        self._flush_twice_at_a_time()
         self._truncate()
         self._retention()
         self._retention()
@@ -131,6 +132,19 @@ class LogScript:
             self._flush(partition)
             self._append(partition, 1)
         self._flush(B)
+
+    def _flush_twice_at_a_time(self) -> None:
+        """As a checkpoint does beside those who wait; the later one is done first."""
+        log = self.directory.logs[B]
+        self._append(B, 1)
+        first = log.begin_flush()
+        for _ in range(3):
+            self._append(B, 2)
+        second = log.begin_flush()
+        for job in (second, first):
+            job.sync()
+            log.end_flush(job, None)
+            self._note_flushed(B)
 
     def _truncate(self) -> None:
         self.directory.checkpoint()

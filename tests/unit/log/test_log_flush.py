@@ -59,6 +59,18 @@ def test_what_a_job_syncs_is_fixed_when_it_begins() -> None:
     assert again.log_end_offset == 9
 
 
+def test_names_that_are_new_at_the_end_of_a_job_are_for_the_next_one() -> None:
+    disk = disk_with_directory()
+    log = open_log(disk, SMALL)
+    fill(log, 3)
+    job = log.begin_flush()
+    job.sync()
+    fill(log, 6)
+    log.end_flush(job, None)
+    assert log.flush() == 9
+    assert open_log(disk.copy().after_power_cut(LOSE_EVERYTHING), SMALL).log_end_offset == 9
+
+
 def test_each_of_two_jobs_at_a_time_is_right_alone() -> None:
     disk = disk_with_directory()
     log = open_log(disk, SMALL)

@@ -8,6 +8,7 @@ import pytest
 from headrace.core.errors import StorageError
 from headrace.core.ids import LeaderEpoch, Offset
 from headrace.log.config import LogConfig
+from headrace.log.log_flush import FlushJob
 from headrace.log.names import RECOVERY_POINTS
 from headrace.log.partition_log import PartitionLog
 from tests.simulation.disk import Fault
@@ -269,3 +270,43 @@ def test_a_log_that_starts_anew_knows_no_producers_and_no_epochs() -> None:
     assert log.producers.get(5) is None
     assert log.latest_epoch == -1
     assert not [n for n in disk.list_directory(log.directory) if n.endswith(".snapshot")]
+
+
+@pytest.mark.parametrize(
+    "truncate",
+    [
+        lambda log: log.truncate_to(Offset(7)),
+        lambda log: log.truncate_fully_and_start_at(Offset(7)),
+    ],
+    ids=["cut", "start anew"],
+)
+def test_a_flush_that_began_in_the_middle_of_a_truncation_counts_for_nothing(
+    truncate: Callable[[PartitionLog], None],
+) -> None:
+    disk = simulated_disk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, TOPIC_ID, SMALL)
+    fill(log, 20)
+    directory.checkpoint()
+    fill(log, 5)
+    jobs: list[FlushJob] = []
+
+    def begin_meanwhile() -> None:
+        disk.pause_point = lambda: None
+        jobs.append(log.begin_flush())
+
+    disk.pause_point = begin_meanwhile
+    truncate(log)
+    fill(log, 1)
+    jobs[0].sync()
+    assert log.end_flush(jobs[0], None) == 7
+    assert log.flush() == 8
+
+
+def test_readers_find_no_batch_where_one_was_that_was_cut() -> None:
+    log = open_log(simulated_disk())
+    fill(log, 3, size=200)
+    assert len(read_all(log)) == 3
+    log.truncate_to(Offset(1))
+    fill(log, 3, size=300)
+    assert [header.base_offset for header in read_all(log, 310)] == [0, 1, 2, 3]
