@@ -26,18 +26,24 @@ class HandMadeLog:
         assert size > len(self._data)
         return bytes(self._data)
 
-    def records(self, *records: tuple[bytes, bytes | None], producer_id: int = -1) -> None:
-        """A batch; with a producer id it is part of that producer's transaction."""
-        is_transactional = producer_id >= 0
+    def records(
+        self,
+        *records: tuple[bytes, bytes | None],
+        producer_id: int = -1,
+        is_transactional: bool = True,
+    ) -> None:
+        """A batch; with a producer id it is part of that producer's transaction, or else only
+        numbered."""
+        has_producer = producer_id >= 0
         self._data += encode_batch(
             (
                 Record(self.log_end_offset + place, 1, key, value)
                 for place, (key, value) in enumerate(records)
             ),
             producer_id=producer_id,
-            producer_epoch=0 if is_transactional else -1,
-            base_sequence=0 if is_transactional else -1,
-            transactional=is_transactional,
+            producer_epoch=0 if has_producer else -1,
+            base_sequence=0 if has_producer else -1,
+            transactional=has_producer and is_transactional,
         )
         self.log_end_offset += len(records)
 

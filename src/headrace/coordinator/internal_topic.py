@@ -1,10 +1,11 @@
 """The topic that a coordinator keeps its state in: created on first need, a partition per key."""
 
+from collections.abc import Callable
 from functools import lru_cache
 
-from headrace.controller.controller import Controller
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.metadata.auto_topic_creation import AutoTopicCreationManager
+from headrace.metadata.image import Image
 
 
 @lru_cache(maxsize=4096)
@@ -27,17 +28,21 @@ class InternalTopic:
     """A coordinator's topic as the metadata shows it."""
 
     def __init__(
-        self, controller: Controller, topics: AutoTopicCreationManager, name: str, partitions: int
+        self,
+        newest_image: Callable[[], Image],
+        topics: AutoTopicCreationManager,
+        name: str,
+        partitions: int,
     ) -> None:
         """`partitions`: how many it will have, as long as it does not exist."""
-        self._controller = controller
+        self._newest_image = newest_image
         self._topics = topics
         self._name = name
         self._partitions = partitions
 
     def partition_count(self) -> int | None:
         """None while the topic does not exist."""
-        topic = self._controller.image.topics.get(self._name)
+        topic = self._newest_image().topics.get(self._name)
         return None if topic is None else len(topic.partitions)
 
     def partition_of(self, key: str) -> int:

@@ -12,9 +12,9 @@ and it is read anew from its log.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from headrace.coordinator.partition_writer import fail_replies
 from headrace.coordinator.result import Reply, ReplyCallback, Result, TimerKey
@@ -36,16 +36,7 @@ logger = logging.getLogger(__name__)
 S = TypeVar("S", bound=CoordinatorShard[Any, Any])
 C = TypeVar("C", bound=Result[Any])
 T = TypeVar("T")
-F = TypeVar("F")
-E = TypeVar("E")
-
-
-class KeyedOperation(NamedTuple, Generic[F, T]):
-    """One operation of several: on which key, what, and the outcome where it is refused."""
-
-    key: str
-    operation: F
-    refuse: Callable[[ApiError], T]
+K = TypeVar("K")
 
 
 class CoordinatorRuntime(Generic[S, C]):
@@ -132,29 +123,35 @@ class CoordinatorRuntime(Generic[S, C]):
 
     def read_each(
         self,
-        reads: Sequence[KeyedOperation[Callable[[S], T], T]],
+        reads: Iterable[tuple[str, Callable[[S], T]]],
+        refuse: Callable[[str, ApiError], T],
         reply: Callable[[list[T]], None],
     ) -> None:
         """Several reads with one reply; one that is refused is a value among the others."""
-
-        def run(read: KeyedOperation[Callable[[S], T], T]) -> tuple[LoadedShard[S], T]:
-            loaded = self._find(read.key)
-            return loaded, read.operation(loaded.shard)
-
-        _gather(reads, run, lambda read, error: read.refuse(error), reply)
+        gathered = _Gathered(refuse, reply)
+        for key, operation in reads:
+            try:
+                loaded = self._find(key)
+                gathered.put(key, operation(loaded.shard), loaded)
+            except ApiError as error:
+                gathered.put(key, refuse(key, error))
+        gathered.reply_when_committed()
 
     def write_each(
         self,
-        writes: Sequence[KeyedOperation[Callable[[S, C], T], T]],
+        writes: Iterable[tuple[str, Callable[[S, C], T]]],
+        refuse: Callable[[str, ApiError], T],
         reply: Callable[[list[T]], None],
     ) -> None:
         """Several writes with one reply, of what the operations return."""
-
-        def run(write: KeyedOperation[Callable[[S, C], T], T]) -> tuple[LoadedShard[S], T]:
-            loaded = self._find(write.key)
-            return loaded, self._run(loaded, write.operation)
-
-        _gather(writes, run, lambda write, error: write.refuse(error), reply)
+        gathered = _Gathered(refuse, reply)
+        for key, operation in writes:
+            try:
+                loaded = self._find(key)
+                gathered.put(key, self._run(loaded, operation), loaded)
+            except ApiError as error:
+                gathered.put(key, refuse(key, error))
+        gathered.reply_when_committed()
 
     def read_all(
         self, operation: Callable[[S], T], reply: Callable[[list[T] | ApiError], None]
@@ -164,15 +161,15 @@ class CoordinatorRuntime(Generic[S, C]):
         if self.shards.is_loading:
             raise refusal
 
-        def run(loaded: LoadedShard[S]) -> tuple[LoadedShard[S], T | None]:
-            return loaded, operation(loaded.shard)
-
         def finish(values: list[T | None]) -> None:
             # Of a shard that was unloaded meanwhile nothing may be told, and the rest is not all.
             found = [value for value in values if value is not None]
             reply(found if len(found) == len(values) else refusal)
 
-        _gather(list(self.shards), run, lambda _, __: None, finish)
+        gathered: _Gathered[int, T | None] = _Gathered(lambda _, __: None, finish)
+        for loaded in self.shards:
+            gathered.put(loaded.index, operation(loaded.shard), loaded)
+        gathered.reply_when_committed()
 
     async def publish(self, before: Image, image: Image, delta: Delta) -> None:
         """Tell the shards what has changed in the cluster, with a turn for others in between."""
@@ -274,28 +271,35 @@ def _reply_when_committed(
         loaded.writer.when_committed(committed)
 
 
-def _gather(
-    entries: Sequence[E],
-    run: Callable[[E], tuple[LoadedShard[Any], T]],
-    refuse: Callable[[E, ApiError], T],
-    reply: Callable[[list[T]], None],
-) -> None:
-    """Run all; reply once, with the outcomes in the order of the entries."""
-    outcomes: dict[int, T] = {}
+class _Gathered(Generic[K, T]):
+    """Values of several shards that leave together, once all they rest on is committed."""
 
-    def fill(place: int, outcome: T | ApiError) -> None:
+    __slots__ = ("_refuse", "_reply", "_uncommitted", "_values")
+
+    def __init__(
+        self, refuse: Callable[[K, ApiError], T], reply: Callable[[list[T]], None]
+    ) -> None:
+        """`refuse` makes the value of a key whose shard was unloaded meanwhile."""
+        self._refuse = refuse
+        self._reply = reply
+        self._values: list[T] = []
+        self._uncommitted: dict[int, tuple[K, LoadedShard[Any]]] = {}
+
+    def put(self, key: K, value: T, loaded: LoadedShard[Any] | None = None) -> None:
+        """The next value; without a shard it rests on nothing."""
+        if loaded is not None and not loaded.writer.is_committed:
+            self._uncommitted[len(self._values)] = key, loaded
+        self._values.append(value)
+
+    def reply_when_committed(self) -> None:
+        if not self._uncommitted:
+            self._reply(self._values)
+        for place, (_, loaded) in tuple(self._uncommitted.items()):
+            loaded.writer.when_committed(partial(self._committed, place))
+
+    def _committed(self, place: int, outcome: Message | ApiError) -> None:
+        key, _ = self._uncommitted.pop(place)
         if isinstance(outcome, ApiError):
-            outcome = refuse(entries[place], outcome)
-        outcomes[place] = outcome
-        if len(outcomes) == len(entries):
-            reply([outcomes[place] for place in range(len(entries))])
-
-    if not entries:
-        reply([])
-    for place, entry in enumerate(entries):
-        try:
-            loaded, value = run(entry)
-        except ApiError as error:
-            fill(place, error)
-        else:
-            _reply_when_committed(loaded, value, partial(fill, place))
+            self._values[place] = self._refuse(key, outcome)
+        if not self._uncommitted:
+            self._reply(self._values)

@@ -137,7 +137,7 @@ class ShardTable(Generic[S]):
         if self.has(loaded):
             del self._loaded[loaded.index]
             # After a while, or as soon as somebody asks: a failing disk is not asked all the time.
-            self._enqueue_later(RETRY_SECONDS, loaded.index, loaded.leader_epoch)
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._enqueue, loaded.index)
 
     async def close(self) -> None:
         self.kill()
@@ -181,13 +181,6 @@ class ShardTable(Generic[S]):
         if self._loader is None and not self._closed:
             self._loader = asyncio.get_running_loop().create_task(self._load_queue())
 
-    def _enqueue_later(self, seconds: float, index: int, leader_epoch: LeaderEpoch) -> None:
-        asyncio.get_running_loop().call_later(seconds, self._enqueue_again, index, leader_epoch)
-
-    def _enqueue_again(self, index: int, leader_epoch: LeaderEpoch) -> None:
-        if self._epochs.get(index) == leader_epoch:
-            self._enqueue(index)
-
     async def _load_queue(self) -> None:
         try:
             while self._queue:
@@ -195,7 +188,7 @@ class ShardTable(Generic[S]):
                 leader_epoch = self._epochs.get(index)
                 partition = self._replicas.find(self._topic, index)
                 if leader_epoch is None or partition is None or index in self._loaded:
-                    continue
+                    continue  # resigned since it was put here, or loaded on demand
                 self._being_loaded = index, leader_epoch
                 try:
                     await self._load(index, partition, leader_epoch)
@@ -232,7 +225,7 @@ class ShardTable(Generic[S]):
             )
             self._loaded.pop(index, None)
             self._failed.add(index)
-            self._enqueue_later(pause, index, leader_epoch)
+            loop.call_later(pause, self._enqueue, index)
 
     def _activate(
         self, index: int, partition: Partition, leader_epoch: LeaderEpoch, shard: S

@@ -7,10 +7,9 @@ exactly once, with the response or with the reason why there is none.
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from headrace.controller.controller import Controller
 from headrace.coordinator.internal_topic import InternalTopic, partition_for
 from headrace.coordinator.result import ReplyCallback
-from headrace.coordinator.runtime import CoordinatorRuntime, KeyedOperation
+from headrace.coordinator.runtime import CoordinatorRuntime
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.runtime import Clock, Randomness
@@ -32,7 +31,6 @@ from headrace.protocol.messages.consumer_group_describe import (
 )
 from headrace.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headrace.protocol.messages.delete_groups import (
-    DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
@@ -60,23 +58,25 @@ class GroupCoordinator:
 
     def __init__(
         self,
-        controller: Controller,
+        newest_image: Callable[[], Image],
         replicas: ReplicaManager,
         topics: AutoTopicCreationManager,
         clock: Clock,
         randomness: Randomness,
         config: BrokerConfig,
     ) -> None:
+        """`newest_image` is the newest that is committed, though publishers may not have seen it
+        yet: offsets of a topic that is not in it are forgotten."""
         self._replicas = replicas
         self._randomness = randomness
         self._settings = settings = GroupSettings.of(config)
         self._topic = InternalTopic(
-            controller, topics, OFFSETS_TOPIC, config.offsets_topic_num_partitions
+            newest_image, topics, OFFSETS_TOPIC, config.offsets_topic_num_partitions
         )
         self.counts = counts = GroupCounts()
 
         def new_result(now_ms: int, time_ms: int) -> GroupResult:
-            return GroupResult(now_ms, time_ms, settings, controller.image)
+            return GroupResult(now_ms, time_ms, settings, newest_image())
 
         self.runtime: CoordinatorRuntime[GroupShard, GroupResult] = CoordinatorRuntime(
             OFFSETS_TOPIC,
@@ -210,13 +210,10 @@ class GroupCoordinator:
         """Offsets of several groups."""
         self.runtime.read_each(
             [
-                KeyedOperation(
-                    request.group_id,
-                    partial(offset_requests.fetch, request=request),
-                    partial(offset_requests.fetch_error, request.group_id),
-                )
+                (request.group_id, partial(offset_requests.fetch, request=request))
                 for request in requests
             ],
+            offset_requests.fetch_error,
             reply,
         )
 
@@ -226,15 +223,10 @@ class GroupCoordinator:
         api_version: int,
         reply: Callable[[list[DescribedGroup]], None],
     ) -> None:
+        describe = partial(queries.describe_group, api_version=api_version)
         self.runtime.read_each(
-            [
-                KeyedOperation(
-                    group_id,
-                    partial(queries.describe_group, group_id=group_id, api_version=api_version),
-                    partial(queries.describe_error, group_id),
-                )
-                for group_id in group_ids
-            ],
+            [(group_id, partial(describe, group_id=group_id)) for group_id in group_ids],
+            queries.describe_error,
             reply,
         )
 
@@ -243,16 +235,11 @@ class GroupCoordinator:
         group_ids: Iterable[str],
         reply: Callable[[list[DescribedConsumerGroup]], None],
     ) -> None:
+        """They write nothing, but need to know the cluster."""
         describe = consumer_group_requests.describe_group
         self.runtime.write_each(
-            [
-                KeyedOperation(
-                    group_id,
-                    partial(describe, group_id=group_id),
-                    partial(describe_error, group_id),
-                )
-                for group_id in group_ids
-            ],
+            [(group_id, partial(describe, group_id=group_id)) for group_id in group_ids],
+            describe_error,
             reply,
         )
 
@@ -260,20 +247,14 @@ class GroupCoordinator:
         self, request: DeleteGroupsRequest, reply: Callable[[DeleteGroupsResponse], None]
     ) -> None:
         """Delete each group that is empty; the response waits for all of them."""
-
-        def finish(results: list[DeletableGroupResult]) -> None:
-            reply(DeleteGroupsResponse(results=results))
-
+        delete = offset_requests.delete_group
         self.runtime.write_each(
             [
-                KeyedOperation(
-                    group_id,
-                    partial(offset_requests.delete_group, group_id=group_id),
-                    partial(offset_requests.delete_error, group_id),
-                )
+                (group_id, partial(delete, group_id=group_id))
                 for group_id in dict.fromkeys(request.groups_names)
             ],
-            finish,
+            offset_requests.delete_error,
+            lambda results: reply(DeleteGroupsResponse(results=results)),
         )
 
     def list_groups(

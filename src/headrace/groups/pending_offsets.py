@@ -17,18 +17,19 @@ class PendingOffsets:
     """Offsets by the producer whose transaction they belong to."""
 
     def __init__(self) -> None:
-        self._producers: dict[int, dict[_Place, tuple[int, OffsetAndMetadata]]] = {}
+        self.producers: dict[int, dict[_Place, tuple[int, OffsetAndMetadata]]] = {}
+        """Those with an open transaction, and what it has committed; not to be changed."""
         # Counts what was put, so that of two transactions the later commit is known.
         self._puts = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._producers.values()))
+        return sum(map(len, self.producers.values()))
 
     def put(self, producer_id: int, offset: StoredOffset) -> None:
         """A commit in an open transaction."""
         self._puts += 1
         place = offset.group_id, offset.partition
-        self._producers.setdefault(producer_id, {})[place] = self._puts, offset.committed
+        self.producers.setdefault(producer_id, {})[place] = self._puts, offset.committed
 
     def drop_older(self, group_id: str, partition: TopicPartition) -> None:
         """It was committed outside of transactions: what is pending for it is older."""
@@ -36,13 +37,13 @@ class PendingOffsets:
 
     def end(self, producer_id: int, *, commit: bool) -> Iterator[StoredOffset]:
         """The transaction has ended: the offsets that count from now on."""
-        ended = self._producers.pop(producer_id, {})
+        ended = self.producers.pop(producer_id, {})
         if commit:
             for place, (put, committed) in ended.items():
                 self._drop_older(place, put)
                 yield StoredOffset(*place, committed)
 
     def _drop_older(self, place: _Place, newest: int) -> None:
-        for offsets in self._producers.values():
+        for offsets in self.producers.values():
             if place in offsets and offsets[place][0] <= newest:
                 del offsets[place]

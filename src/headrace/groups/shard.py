@@ -96,7 +96,7 @@ class GroupShard:
         self, group_id: str, partition: TopicPartition, committed: OffsetAndMetadata
     ) -> None:
         """What the record of a commit does."""
-        if self.pending_offsets:
+        if self.pending_offsets.producers:
             self.pending_offsets.drop_older(group_id, partition)
         self._put_offset(group_id, partition, committed)
 

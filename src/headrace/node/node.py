@@ -277,7 +277,12 @@ class Node:
         from headrace.groups.group_coordinator import GroupCoordinator
 
         groups = GroupCoordinator(
-            controller, replicas, topics, self._clock, self._randomness, self._config
+            lambda: controller.image,
+            replicas,
+            topics,
+            self._clock,
+            self._randomness,
+            self._config,
         )
         self._groups = groups
         self._on_stop.push_async_callback(groups.close)

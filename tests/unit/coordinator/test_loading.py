@@ -14,7 +14,7 @@ def test_markers_and_the_producers_of_transactions_come_to_the_shard() -> None:
     log.control(ControlType.COMMIT, 7, epoch=2)
     log.control(ControlType.ABORT, 9)
     log.control(ControlType.LEADER_CHANGE)
-    log.records((b"k", b"plain again"))
+    log.records((b"k", b"plain again"), producer_id=8, is_transactional=False)
     shard = Registers()
     log.load_into(shard, RegisterDecoder())
     assert shard.producers == [-1, 7, -1]

@@ -168,7 +168,7 @@ async def test_what_was_decided_in_one_leader_epoch_is_not_written_in_another(
 
 
 async def test_a_writer_that_is_closed_answers_nothing_of_what_is_not_committed(
-    fixture: Fixture,
+    fixture: Fixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     fixture.write("appended")
     await turn()
@@ -183,3 +183,4 @@ async def test_a_writer_that_is_closed_answers_nothing_of_what_is_not_committed(
     assert (fixture.heard, fixture.batches(), fixture.failures) == (expected, [1], [])
     fixture.write("late")
     assert fixture.heard[-1] == ("late", refused)
+    assert caplog.text == ""

@@ -34,6 +34,9 @@ UNGUARDED = {
     "node/system.py close thread.join": "threads of one pool, raises nothing",
     "groups/consumer/assignors/uniform.py run self._deal": "one decision for one group",
     "groups/consumer/assignors/uniform.py _keep self._give": "one decision for one group",
+    "coordinator/runtime.py reply_when_committed loaded.writer.when_committed": (
+        "all of one request"
+    ),
     "metadata/builder.py freeze self._put_topic": "one image, right as a whole or not at all",
     "web/state.py stop_waiting watch.cancel": "asyncio's own, raises nothing",
     "web/instances.py rewind_unacknowledged self.member.seek": "all of one member",

@@ -116,7 +116,7 @@ async def test_while_groups_are_loaded_their_members_are_told_to_wait(tmp_path: 
         # A coordinator of our own, looked at before the loop gives its loader a turn.
         services = node.services
         groups = GroupCoordinator(
-            services.controller,
+            lambda: services.controller.image,
             services.replicas,
             services.auto_topic_creation,
             services.clock,
