@@ -99,7 +99,7 @@ async def measure(rounds: int) -> dict[str, float]:
         [(host, port)] = node.addresses.values()
         async with AsyncClient(f"{host}:{port}") as client:
             await client.admin.create_topics([NewTopic(TOPIC, partitions=1)])
-        connection = node._listeners[0].connection()
+        connection = node.listeners[0].connection()
         transport = NullTransport()
         connection.connection_made(transport)
         data = frame()

@@ -104,7 +104,7 @@ class Script:
         return random.choice((batch, batch, batch, batch, batch[:-1] + b"!", b"", None, batch * 2))
 
     async def _create(self, name: str) -> None:
-        controller = self._node._controller
+        controller = self._node.controller
         assert controller is not None
         await controller.submit(CreateTopics((TopicToCreate(name, 2, 1),)))
         found = controller.image.topics[name].id
@@ -113,12 +113,12 @@ class Script:
             self._all_ids.append(found)
 
     async def _delete(self, name: str) -> None:
-        controller = self._node._controller
+        controller = self._node.controller
         assert controller is not None
         await controller.submit(DeleteTopics((TopicToDelete(name),)))
 
     async def _alter(self, name: str) -> None:
-        controller = self._node._controller
+        controller = self._node.controller
         assert controller is not None
         key, value = self._random.choice(
             (
@@ -175,7 +175,7 @@ async def test_illegal_acks_are_refused_every_time(tmp_path: Path, version: int)
         running_node(tmp_path) as node,
         RawClient(*node.addresses["PLAINTEXT"]) as client,
     ):
-        controller = node._controller
+        controller = node.controller
         assert controller is not None
         await controller.submit(CreateTopics((TopicToCreate("a", 1, 1),)))
         topic_id = controller.image.topics["a"].id

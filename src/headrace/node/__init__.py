@@ -3,6 +3,8 @@
 Offers `Node` (in `node.node`, which says what is started in which order) and `real_node`, a node
 on the real disk, clock and threads. The simulated forms of those are in `tests/simulation`.
 
+    broker_server, controller_server
+                                    the two servers of a node: what each is made of
     config                          a configuration out of a file, the environment and flags
     network, extra_listeners        listening addresses; the HTTP and text listeners
     system, shielded_executor       real time, randomness and threads; calls that are seen to their

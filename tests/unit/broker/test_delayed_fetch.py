@@ -50,8 +50,7 @@ def fetch(*asked: tuple[int, int], min_bytes: int = 1, max_wait_ms: int = 0) -> 
 
 
 async def create(node: Node) -> None:
-    assert node._controller is not None
-    await node._controller.submit(CreateTopics((TopicToCreate("t", PARTITIONS, 1),)))
+    await node.controller.submit(CreateTopics((TopicToCreate("t", PARTITIONS, 1),)))
 
 
 async def produce(client: RawClient, partition: int) -> None:
@@ -74,7 +73,7 @@ async def received(client: RawClient) -> list[PartitionData]:
 
 async def fetch_is_waiting(node: Node) -> None:
     """Return when a fetch waits."""
-    while not any(link.delayed_operations for each in node._listeners for link in each.connections):
+    while not any(link.delayed_operations for each in node.listeners for link in each.connections):
         await asyncio.sleep(0.01)
 
 

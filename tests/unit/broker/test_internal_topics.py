@@ -37,7 +37,7 @@ async def test_only_kafkas_tools_may_write_there(
     topics = [TopicProduceData(name=topic, partition_data=data)]
     request = ProduceRequest(acks=1, timeout_ms=1_000, topic_data=topics)
     async with running_node(tmp_path) as node:
-        controller = node._controller
+        controller = node.controller
         assert controller is not None
         await controller.submit(CreateTopics((TopicToCreate(topic, 1, 1),)))
         async with RawClient(*node.addresses["PLAINTEXT"]) as client:

@@ -68,7 +68,7 @@ for _key, _version, _path in advertised_arrays():
 
 async def known_things(node: Node, client: RawClient) -> Known:
     """Topics, one with many producers; a group with a talkative member, one with a long remark."""
-    controller = node._controller
+    controller = node.controller
     assert controller is not None
     names = [f"known-{number}" for number in range(TOPICS)]
     await controller.submit(

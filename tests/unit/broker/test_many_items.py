@@ -138,8 +138,7 @@ async def test_batches_for_many_partitions_are_stored(tmp_path: Path) -> None:
     for each in request.topic_data[0].partition_data:
         each.records = batch
     async with running_node(tmp_path, log_flush_policy="os") as node:
-        assert node._controller is not None
-        await node._controller.submit(CreateTopics((TopicToCreate("t", count, 1),)))
+        await node.controller.submit(CreateTopics((TopicToCreate("t", count, 1),)))
         async with RawClient(*address(node)) as client:
             for expected in range(2):
                 answer = await client.call(request, 9)
@@ -189,8 +188,7 @@ async def test_batches_of_many_partitions_are_appended(
     monkeypatch.setattr(processor, "ITEMS_AT_ONCE", 5)
     data = bytes(encode_batch([Record(0, 1_000, None, b"value", ())]))
     async with running_node(tmp_path) as node, RawClient(*address(node)) as client:
-        assert node._controller is not None
-        await node._controller.submit(CreateTopics((TopicToCreate("t", 10, 1),)))
+        await node.controller.submit(CreateTopics((TopicToCreate("t", 10, 1),)))
         partitions = [PartitionProduceData(index=number, records=data) for number in range(10)]
         topic = TopicProduceData(name="t", partition_data=partitions)
         request = ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[topic])

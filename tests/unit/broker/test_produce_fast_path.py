@@ -49,7 +49,7 @@ def shortened(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 async def new_topic(node: Node, name: str = "t", partitions: int = 2) -> UUID:
-    controller = node._controller
+    controller = node.controller
     assert controller is not None
     await controller.submit(CreateTopics((TopicToCreate(name, partitions, 1),)))
     return controller.image.topics[name].id
@@ -147,7 +147,7 @@ async def test_a_path_leads_to_the_topic_that_is_there_now(
 ) -> None:
     async with running_node(tmp_path) as node:
         topic_id = await new_topic(node)
-        controller = node._controller
+        controller = node.controller
         assert controller is not None
         async with RawClient(*node.addresses["PLAINTEXT"]) as client:
             assert await produce_thrice(client, topic_id) is ErrorCode.NONE
@@ -302,7 +302,7 @@ async def test_who_sends_may_be_another_the_next_time(
         async with RawClient(*node.addresses["PLAINTEXT"]) as client:
             for number in range(4):
                 if number == 3:
-                    (connection,) = node._listeners[0].connections
+                    (connection,) = node.listeners[0].connections
                     mallory = connection.origin._replace(principal=Principal("User", "mallory"))
                     connection.origin = mallory
                 client.send_bytes(frame)

@@ -39,8 +39,7 @@ def _request(value: bytes, *, acks: int = -1) -> ProduceRequest:
 
 
 async def _create(node: Node) -> None:
-    assert node._controller is not None
-    await node._controller.submit(CreateTopics((TopicToCreate("t", PARTITIONS, 1),)))
+    await node.controller.submit(CreateTopics((TopicToCreate("t", PARTITIONS, 1),)))
 
 
 def _errors(response: Message) -> list[int]:
@@ -133,10 +132,9 @@ async def test_nothing_is_appended_after_a_kill(tmp_path: Path) -> None:
 async def test_a_topic_that_is_deleted_meanwhile_is_refused(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as client:
         await _create(node)
-        assert node._controller is not None
         client.send(_request(b"v"), 9)
         await asyncio.sleep(0)
-        await node._controller.submit(DeleteTopics((TopicToDelete("t"),)))
+        await node.controller.submit(DeleteTopics((TopicToDelete("t"),)))
         _, response = await client.receive(ProduceResponse, 9)
         errors = _errors(response)
         assert len(errors) == PARTITIONS

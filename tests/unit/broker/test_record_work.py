@@ -57,8 +57,7 @@ async def test_records_above_the_budget_are_unfolded_by_a_worker(
         acks=1, timeout_ms=5_000, topic_data=[TopicProduceData(name="t", partition_data=data)]
     )
     async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as client:
-        assert node._controller is not None
-        await node._controller.submit(CreateTopics((TopicToCreate("t", 1, 1, (), settings),)))
+        await node.controller.submit(CreateTopics((TopicToCreate("t", 1, 1, (), settings),)))
         for expected in range(REQUESTS):
             answer = await client.call(request, 9)
             assert isinstance(answer, ProduceResponse)

@@ -59,8 +59,7 @@ async def test_another_client_is_answered_while_records_are_searched_by_time(
         RawClient(*node.addresses["PLAINTEXT"]) as searching,
         RawClient(*node.addresses["PLAINTEXT"]) as other,
     ):
-        assert node._controller is not None
-        await node._controller.submit(CreateTopics((TopicToCreate("t", 1, 1),)))
+        await node.controller.submit(CreateTopics((TopicToCreate("t", 1, 1),)))
         partition = ListOffsetsPartition(partition_index=0, timestamp=asked)
         topic = ListOffsetsTopic(name="t", partitions=[partition])
         searching.send(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7)
@@ -107,8 +106,7 @@ async def test_a_search_that_hangs_holds_up_neither_long_batches_nor_other_searc
         RawClient(*node.addresses["PLAINTEXT"]) as searching,
         RawClient(*node.addresses["PLAINTEXT"]) as other,
     ):
-        assert node._controller is not None
-        await node._controller.submit(CreateTopics((TopicToCreate("slow", 1, 1), compacted)))
+        await node.controller.submit(CreateTopics((TopicToCreate("slow", 1, 1), compacted)))
         searching.send(searched("slow"), 7)
         answer = await other.call(produced, 9)
         assert isinstance(answer, ProduceResponse)
@@ -143,8 +141,7 @@ def test_no_more_records_of_a_batch_are_made_than_are_looked_at(
 
 
 async def _fill(node: Node, client: RawClient, times: tuple[list[int], ...]) -> None:
-    assert node._controller is not None
-    await node._controller.submit(CreateTopics((TopicToCreate("t", 1, 1),)))
+    await node.controller.submit(CreateTopics((TopicToCreate("t", 1, 1),)))
     for stamps in times:
         records = [Record(index, stamp, None, b"", ()) for index, stamp in enumerate(stamps)]
         data = PartitionProduceData(index=0, records=bytes(encode_batch(records, codec=Codec.GZIP)))

@@ -33,7 +33,7 @@ PATHS = {9: ("groups",), 3: ("topics",)}
 @asynccontextmanager
 async def deaf_client(node: Node) -> AsyncIterator[tuple[socket.socket, Connection]]:
     """A socket that nobody reads from, with next to nothing in the kernel; the broker's end."""
-    (listener,) = node._listeners
+    (listener,) = node.listeners
     before = set(listener.connections)
     with socket.socket() as client:
         client.setblocking(False)

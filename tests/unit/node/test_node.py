@@ -63,7 +63,7 @@ async def test_a_clean_stop_is_marked_and_the_mark_taken_at_the_next_start(tmp_p
 async def test_a_start_that_finds_its_port_taken_leaves_nothing_to_recover(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "headrace.node.node")
+    caplog.set_level(logging.INFO, "headrace.node")
     taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     port = taken.sockets[0].getsockname()[1]
     for _ in range(2):  # a new directory, and one that was left clean

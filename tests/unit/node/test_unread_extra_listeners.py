@@ -52,8 +52,7 @@ async def node_with_extra_listeners(directory: Path) -> AsyncIterator[Node]:
         text_listener="127.0.0.1:0",
         log_flush_policy="os",
     ) as node:
-        assert node._controller is not None
-        await node._controller.submit(CreateTopics((TopicToCreate("t", 50, 1),)))
+        await node.controller.submit(CreateTopics((TopicToCreate("t", 50, 1),)))
         await node.open_extra_listeners()
         yield node
 

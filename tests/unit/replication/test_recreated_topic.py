@@ -28,8 +28,7 @@ async def test_nothing_is_acknowledged_in_a_log_that_is_on_its_way_out(
 ) -> None:
     monkeypatch.setattr(replica_manager, "PARTITIONS_PER_TURN", 1)
     async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as client:
-        assert node._controller is not None
-        submit = node._controller.submit
+        submit = node.controller.submit
         await submit(CreateTopics((TopicToCreate("t", PARTITIONS, 1),)))
         old = node.services.controller.image.topics["t"].id
         both = asyncio.gather(
