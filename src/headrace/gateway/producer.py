@@ -17,7 +17,6 @@ from headrace.gateway.values import (
     Produced,
     TooManyRecords,
 )
-from headrace.network.send_request import SHARED_CHANNEL
 
 _TOPICS_REMEMBERED: Final = 10_000
 _tuple = tuple.__new__
@@ -38,6 +37,9 @@ class GatewayProducer:
         self._idempotency_keys = idempotency_keys
         self._limits = limits
         self._round_robin: dict[str, int] = {}
+        # A connection serves what changes the cluster, or describes much of it, before what comes
+        # behind: records must not wait for that.
+        self._channel = client.requests.new_channel()
         # Brokers hang up on whoever wants no answers and sends what they refuse; the connection
         # of all others must not be the one.
         self._unacknowledged_channel = client.requests.new_channel()
@@ -95,7 +97,7 @@ class GatewayProducer:
             timeout_ms=timeout_ms,
             may_repeat=key is not None,
             batches_max=None if key is None else BATCHES_REMEMBERED,
-            channel=SHARED_CHANNEL if acks else self._unacknowledged_channel,
+            channel=self._channel if acks else self._unacknowledged_channel,
         )
         await sender.run(queues)
         return _results(topic, records, sender.done, unknown, count, acks)
