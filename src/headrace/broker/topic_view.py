@@ -28,6 +28,12 @@ def reachable_brokers(ctx: RequestContext) -> list[tuple[BrokerRegistration, Bro
     return found
 
 
+def offline_replicas(ctx: RequestContext, topic: str, index: int) -> list[int]:
+    """The nodes whose replica of a partition cannot be read or written at the moment."""
+    services = ctx.services
+    return [services.node_id] if services.replicas.is_offline(topic, index) else []
+
+
 def authorized_operations(ctx: RequestContext, resource_type: ResourceType, name: str) -> int:
     """The operations the client may do to this resource, as the wire's bit field."""
     bits = 0

@@ -2,7 +2,7 @@
 
 from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
-from headrace.broker.topic_view import NOT_ASKED, topic_operations
+from headrace.broker.topic_view import NOT_ASKED, offline_replicas, topic_operations
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NO_TOPIC_ID
 from headrace.metadata.image import Topic
@@ -81,7 +81,6 @@ def _unknown(name: str, code: ErrorCode, operations: int) -> DescribeTopicPartit
 def _describe(
     ctx: RequestContext, topic: Topic, first: int, stop: int
 ) -> DescribeTopicPartitionsResponseTopic:
-    services = ctx.services
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
@@ -96,9 +95,7 @@ def _describe(
                 # Lists and not null: Java's admin client reads them unasked.
                 eligible_leader_replicas=list(partition.elr),
                 last_known_elr=list(partition.last_known_elr),
-                offline_replicas=(
-                    [services.node_id] if services.replicas.is_offline(topic.name, index) else []
-                ),
+                offline_replicas=offline_replicas(ctx, topic.name, index),
             )
             for index, partition in enumerate(topic.partitions[first:stop], first)
         ],

@@ -4,6 +4,7 @@ from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.topic_view import (
     cluster_operations,
+    offline_replicas,
     reachable_brokers,
     topic_operations,
 )
@@ -129,7 +130,6 @@ def _refused(
 
 
 def _describe(ctx: RequestContext, request: MetadataRequest, topic: Topic) -> MetadataResponseTopic:
-    services = ctx.services
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -143,9 +143,7 @@ def _describe(ctx: RequestContext, request: MetadataRequest, topic: Topic) -> Me
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
-                offline_replicas=(
-                    [services.node_id] if services.replicas.is_offline(topic.name, index) else []
-                ),
+                offline_replicas=offline_replicas(ctx, topic.name, index),
             )
             for index, partition in enumerate(topic.partitions)
         ],
