@@ -232,8 +232,9 @@ class CoordinatorRuntime(Generic[S, C]):
         logger.exception("a decision failed half way: shard=%s", self._name(loaded))
         others = [each for each in result.replies if each.reply is not requester]
         fail_replies(others, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        loaded.writer.append_now()
         self._unload(loaded, requester)
+        # What was decided before it is whole. Its failure finds the shard gone.
+        loaded.writer.append_now()
 
     def _write_failed(self, loaded: LoadedShard[S], code: ErrorCode) -> None:
         """What the log did not take must not be believed: read the shard anew."""
@@ -241,8 +242,9 @@ class CoordinatorRuntime(Generic[S, C]):
         self._unload(loaded)
 
     def _unload(self, loaded: LoadedShard[S], requester: Reply | None = None) -> None:
-        self.shards.unload_and_reload(loaded)
-        _abandon(loaded, requester)
+        if self.shards.has(loaded):
+            self.shards.unload_and_reload(loaded)
+            _abandon(loaded, requester)
 
     def _resigned(self, loaded: LoadedShard[S]) -> None:
         loaded.writer.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -134,10 +134,9 @@ class ShardTable(Generic[S]):
 
     def unload_and_reload(self, loaded: LoadedShard[S]) -> None:
         """Forget a shard that may be ahead of its log, and read it anew."""
-        if self.has(loaded):
-            del self._loaded[loaded.index]
-            # After a while, or as soon as somebody asks: a failing disk is not asked all the time.
-            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._enqueue, loaded.index)
+        del self._loaded[loaded.index]
+        # After a while, or as soon as somebody asks: a failing disk is not asked all the time.
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._enqueue, loaded.index)
 
     async def close(self) -> None:
         self.kill()

@@ -289,6 +289,32 @@ async def test_a_decision_that_fails_half_way_costs_its_shard_and_not_what_was_d
     assert node.heard[-1] == ("a", NONE)
 
 
+@pytest.mark.parametrize("when", ["at once", "later"])
+async def test_who_waits_in_a_shard_is_told_once_that_it_is_gone(
+    node: RegisterCoordinator, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """A decision fails half way, and the log does not take or keep what was decided before it."""
+    node.elect(1)
+    node.park("parked")
+    node.put("a")
+    asking = node.reply("asking")
+
+    def half(shard: Registers, result: Any) -> None:
+        shard.parked.append(asking)
+        shard.put("k", "half", asking, result)
+        raise ZeroDivisionError
+
+    def broken(*_: object) -> None:
+        raise StorageError("no space")
+
+    if when == "at once":
+        monkeypatch.setattr(PartitionLog, "append", broken)
+    with pytest.raises(ZeroDivisionError):
+        node.runtime.write("k", half, asking)
+    node.led.partition.fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert sorted(node.heard) == [("a", NOWHERE), ("parked", NOWHERE)]
+
+
 async def test_what_is_refused_before_anything_is_decided_changes_nothing(
     node: RegisterCoordinator,
 ) -> None:
