@@ -37,7 +37,7 @@ RECORDS_PER_ROUND_MAX: Final = 10_000
 """A round takes no further command once it has this many records; its batch stays readable."""
 
 BATCHES_IN_FLIGHT_MAX: Final = 8
-"""More would not be committed sooner, and each holds an image."""
+"""Decided and not yet published: more would not be answered sooner, and each holds an image."""
 
 Waiter = asyncio.Future[Any]
 
@@ -158,8 +158,10 @@ class Controller:
         """Decide what is queued and append it."""
         self._round_handle = None
         pending = self._pending
-        if pending is None or pending.batches_in_flight >= BATCHES_IN_FLIGHT_MAX:
-            return  # goes on when something is committed
+        if pending is None:
+            return
+        if pending.batches_in_flight + len(self._released) >= BATCHES_IN_FLIGHT_MAX:
+            return  # goes on when something is committed and published
         next_offset = self._quorum.end_offset
         if pending.speculative.offset + 1 != next_offset:
             # Records of the quorum itself count in the log, too.
@@ -282,6 +284,7 @@ class Controller:
             for waiter, reply in batch.replies:
                 if not waiter.done():
                     waiter.set_result(reply)
+        self._schedule_round()
 
     def _adopt(self, released: list[PendingBatch[Image, MetadataRecord, Waiter]]) -> Delta | None:
         records = [record for batch in released for record in batch.records]

@@ -50,7 +50,7 @@ class Run:
     def __init__(self) -> None:
         self.quorum = ScriptedQuorum()
         self.cache = MetadataCache()
-        publishers = MetadataPublishers(self.cache)
+        publishers = self.publishers = MetadataPublishers(self.cache)
         self.deltas: list[Delta] = []
         publishers.add(PublisherOrder.REPLICAS, lambda _, __, delta: self.deltas.append(delta))
         self.controller = Controller(
@@ -154,6 +154,26 @@ async def test_commands_beyond_those_in_flight_wait_for_their_turn() -> None:
         await settle()
     assert await outcomes(tasks) == [ErrorCode.NONE] * count
     assert len(run.topics) == count
+    await run.controller.stop()
+
+
+async def test_while_publishers_are_slow_no_images_pile_up() -> None:
+    run = await Run().start()
+    gate = asyncio.Event()
+
+    async def slow(*_: object) -> None:
+        await gate.wait()
+
+    run.publishers.add(PublisherOrder.CONFIGS, slow, seen=run.controller.image)
+    run.quorum.commits_at_once = True
+    start = run.quorum.end_offset
+    tasks = await run.submit(*(create(f"t{number}") for number in range(40)))
+    # Those that are being published, those that wait to be, and the last that was let through.
+    assert len(list(run.quorum.read(start, run.quorum.high_watermark))) <= (
+        2 * BATCHES_IN_FLIGHT_MAX + 1
+    )
+    gate.set()
+    assert await outcomes(tasks) == [ErrorCode.NONE] * 40
     await run.controller.stop()
 
 

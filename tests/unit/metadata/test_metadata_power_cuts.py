@@ -6,8 +6,9 @@ twice: it does not take the newest snapshot to find it.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
+from typing import TypeVar
 
 import pytest
 
@@ -27,13 +28,31 @@ from tests.simulation.inodes import (
 )
 from tests.support.metadata import METADATA, MetadataNode
 
+T = TypeVar("T")
+
 SNAPSHOT_RECORDS_MIN = 9
+
+
+class LateExecutor:
+    """Runs a call some turns of the event loop after it was asked to."""
+
+    def __init__(self, turns: int) -> None:
+        self._turns = turns
+
+    async def run(self, call: Callable[[], T]) -> T:
+        for _ in range(self._turns):
+            await asyncio.sleep(0)
+        return call()
 
 
 class Run:
     """One run of the script that remembers the disk after every step, and what was promised."""
 
-    def __init__(self, skipped_sync_sites: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, skipped_sync_sites: frozenset[str] = frozenset(), *, snapshot_turns: int = 0
+    ) -> None:
+        """`snapshot_turns`: of the loop, that the log goes on before a snapshot is begun."""
+        self._snapshot_turns = snapshot_turns
         self._skipped = set(skipped_sync_sites)
         self.operations: list[Operation] = []
         self.images: dict[int, Image] = {}
@@ -45,6 +64,7 @@ class Run:
         for life, names in enumerate(("abcde", "fghij", "kl")):
             node = MetadataNode(disk, seed=life, snapshot_records_min=SNAPSHOT_RECORDS_MIN)
             node.observe(lambda _old, new, _delta: self._remember(new))
+            node.snapshots._executor = LateExecutor(self._snapshot_turns)
             await node.join()
             self._answer(node.image)
             for name in names:
@@ -67,6 +87,16 @@ class Run:
         disk.observer = look
         disk.faults.skipped_sync_sites = self._skipped
         return disk
+
+    @property
+    def has_tail(self) -> bool:
+        """Whether a snapshot was written while there was more in the log."""
+        return any(
+            answered > snapshot.end_offset
+            for operation, disk, answered in self.crashes
+            if operation.kind == "rename" and snapshots.SUFFIX in operation.path
+            for snapshot in snapshots.list_snapshots(disk, METADATA)[:1]
+        )
 
     def _remember(self, image: Image) -> None:
         self.images[image.offset] = image
@@ -117,8 +147,10 @@ def _survivals(seed: int) -> list[Survival]:
     return [*corners, Torn(0), Torn(0xFF), Seeded(Random(seed))]
 
 
-def test_no_power_cut_takes_back_an_answered_change() -> None:
-    run = asyncio.run(Run().play())
+@pytest.mark.parametrize("snapshot_turns", [0, 20])
+def test_no_power_cut_takes_back_an_answered_change(snapshot_turns: int) -> None:
+    run = asyncio.run(Run(snapshot_turns=snapshot_turns).play())
+    assert run.has_tail == (snapshot_turns > 0)
     assert len(run.crashes) > 100
     assert {"rename", "remove", "sync", "sync_directory"} <= {o.kind for o in run.operations}
     assert list(run.violations(_survivals(1))) == []

@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
-from headrace.controller.commands import CreateTopics, TopicToCreate
+from headrace.controller.commands import CreateTopics, DeleteTopics, TopicToCreate, TopicToDelete
 from headrace.core.errors import StorageError
+from headrace.log.real_files import RealFileSystem
 from headrace.metadata import snapshot_generator
 from headrace.metadata.snapshots import list_snapshots
+from headrace.node.system import ThreadExecutor
 from tests.simulation.disk import SimulatedFileSystem
 from tests.support.metadata import METADATA, MetadataNode
 
@@ -29,7 +32,7 @@ class HeldExecutor:
         return call()
 
 
-async def create(node: MetadataNode[SimulatedFileSystem], *names: str) -> None:
+async def create(node: MetadataNode[Any], *names: str) -> None:
     for name in names:
         await node.controller.submit(CreateTopics((TopicToCreate(name, 1, 1),)))
 
@@ -46,6 +49,24 @@ async def test_changes_are_committed_while_a_snapshot_is_taken_of_the_image_befo
     assert 8 <= snapshot.end_offset < offset
     again = MetadataNode(node.disk.after_kill())
     assert again.load() == node.image
+
+
+async def test_threads_append_and_delete_at_the_same_time(tmp_path: Path) -> None:
+    node = MetadataNode(RealFileSystem(), data=str(tmp_path / "d"), snapshot_records_min=1)
+    executor = node.quorum._executor = node.snapshots._executor = ThreadExecutor()
+    await node.join()
+    for number in range(40):
+        await asyncio.gather(*(create(node, f"t{number}-{each}") for each in range(3)))
+        topics = tuple(TopicToDelete(f"t{number}-{each}") for each in range(3))
+        await node.controller.submit(DeleteTopics(topics))
+    image = node.image
+    await node.stop()
+    kept = list_snapshots(RealFileSystem(), str(tmp_path / "d/__cluster_metadata-0"))
+    assert len(kept) == 2
+    assert kept[1].end_offset > 0
+    again = MetadataNode(RealFileSystem(), data=str(tmp_path / "d"))
+    assert again.load() == image
+    executor.close()
 
 
 async def test_a_log_of_many_bytes_is_reason_enough(monkeypatch: pytest.MonkeyPatch) -> None:
