@@ -3,37 +3,30 @@
 import logging
 
 from headrace.core.ids import Offset
-from headrace.log import recovery
 from headrace.log.log_parts import LogParts
-from headrace.log.rolling import roll_limit_ms
-from headrace.log.segments import LogSegments
+from headrace.log.recovery import Opened
 from headrace.log.truncation import truncate_fully_and_start_at
 
 logger = logging.getLogger(__name__)
 
 
-def load(log: LogParts, recovery_point: int | None, *, clean: bool) -> None:
-    """The directory of `log` is there."""
+def restore(log: LogParts, opened: Opened, recovery_point: int) -> None:
+    """The directory of `log` was there, and `opened` in it, whose segments the log has already."""
     log.is_created = True
     flush = log.flush_state
     flush.directory_found()
-    opened = recovery.open_segments(
-        log.files, log.directory, log.config, recovery_point=recovery_point, clean=clean
-    )
     if not opened.segments:
         return
-    log.segments = LogSegments(log.files, log.directory, opened.segments)
     active = log.segments.active
     # The first append was no later than the last, which is all that is known of the file.
     active.created_ms = min(log.clock.now_ms(), log.files.modified_ms(active.path()))
-    log.roll_limit_ms = roll_limit_ms(log.config, active)
     log.producer_state.snapshots = tuple(opened.snapshots)
     log.producer_state.states, log.epochs.table = opened.producers, opened.epochs
     first = opened.segments[0].base_offset
     start, end = max(log.log_start_offset, first), active.next_offset
     log.log_start_offset, log.log_end_offset = Offset(start), end
     flush.unsynced_indexes = tuple(opened.reindexed)
-    flush.opened(first, end, recovery_point or 0, intact=opened.intact)
+    flush.opened(first, end, recovery_point, intact=opened.intact)
     if start > end:
         logger.warning(
             "the log ends below its start and begins anew there: directory=%s end=%d start=%d",

@@ -38,6 +38,7 @@ from headrace.log import (
     compaction_source,
     log_checkpoint,
     log_opening,
+    recovery,
     replacement,
     retention,
     timestamps,
@@ -98,7 +99,9 @@ class PartitionLog:
         start: int,
         topic_id: TopicId | None,
         lower_checkpoints: Callable[[], None] | None,
+        segments: Sequence[Segment],
     ) -> None:
+        """`segments` are those on disk; without any the log is empty and begins at `start`."""
         self.files = files
         self.directory = directory
         self.config = config
@@ -106,9 +109,8 @@ class PartitionLog:
         self.topic_id = topic_id
         self.log_start_offset = Offset(start)
         self.log_end_offset = Offset(start)
-        self.segments = LogSegments(
-            files, directory, (Segment(files, directory, start, clock.now_ms()),)
-        )
+        segments = segments or (Segment(files, directory, start, clock.now_ms()),)
+        self.segments = LogSegments(files, directory, segments)
         self.epochs = LeaderEpochCache(files, directory)
         self.producer_state = ProducerStateManager(files, directory)
         self.flush_state = LogFlush(files, directory, clock, Offset(start), lower_checkpoints)
@@ -142,10 +144,17 @@ class PartitionLog:
         `lower_checkpoints` is called when a truncation goes below recovery point or log start,
         and must bring the new ones to disk.
         """
-        log = cls(files, directory, config, clock, log_start_offset, topic_id, lower_checkpoints)
+        start = log_start_offset
         try:
-            if files.exists(directory):
-                log_opening.load(log, recovery_point, clean=clean)
+            if not files.exists(directory):
+                return cls(files, directory, config, clock, start, topic_id, lower_checkpoints, ())
+            opened = recovery.open_segments(
+                files, directory, config, recovery_point=recovery_point, clean=clean
+            )
+            log = cls(
+                files, directory, config, clock, start, topic_id, lower_checkpoints, opened.segments
+            )
+            log_opening.restore(log, opened, recovery_point or 0)
         except OSError as error:
             raise StorageError(f"cannot open the log in {directory}: {error}") from error
         return log

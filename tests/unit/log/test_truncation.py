@@ -219,28 +219,6 @@ def test_a_recovery_point_that_could_not_be_lowered_is_lowered_by_the_next_attem
     assert b"orders 0 5" in table
 
 
-@pytest.mark.parametrize(
-    "truncate",
-    [
-        lambda log: log.truncate_to(Offset(5)),
-        lambda log: log.truncate_fully_and_start_at(Offset(7)),
-    ],
-    ids=["cut", "start anew"],
-)
-def test_nobody_waits_for_a_sync_of_a_truncation(truncate: Callable[[PartitionLog], None]) -> None:
-    """It runs in a worker, and the event loop needs the lock for what else it does."""
-    disk = simulated_disk()
-    directory = open_directory(disk)
-    log = directory.create(ORDERS, TOPIC_ID, SMALL)
-    fill(log, 25)
-    directory.checkpoint()
-    waiting: list[bool] = []
-    disk.pause_point = lambda: waiting.append(log.lock.locked())
-    truncate(log)
-    assert len(waiting) >= 3, "two tables, and the log itself"
-    assert not any(waiting)
-
-
 def test_flushes_in_the_middle_of_a_truncation_do_not_make_it_forget_what_it_cut() -> None:
     disk = simulated_disk()
     directory = open_directory(disk)
