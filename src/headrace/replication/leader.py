@@ -9,10 +9,15 @@ The maximal ISR is the committed one and those that are being added to it (KIP-4
 controller has committed the change nobody asks again whether they have what was acknowledged.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Final
 
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NO_OFFSET, LeaderEpoch, NodeId, Offset
+
+_NOBODY: Final[frozenset[NodeId]] = frozenset()
+# Never written to: a node that is not in it is refused.
+_NO_FOLLOWERS: Final[dict[NodeId, Offset]] = {}
 
 
 class Leader:
@@ -39,23 +44,26 @@ class Leader:
         me: NodeId,
         epoch: LeaderEpoch,
         *,
-        replicas: Iterable[NodeId],
-        isr: Iterable[NodeId],
+        replicas: Sequence[NodeId],
+        isr: Sequence[NodeId],
         min_isr: int,
         end: Offset,
         high_watermark: Offset,
     ) -> None:
-        """`high_watermark` is what this node knew before; `flushed` says how far it is now."""
+        """`high_watermark` is what this node knew before; it may be further by what it has."""
         self.me = me
         self.epoch = epoch
         self.high_watermark = high_watermark
-        self.isr: frozenset[NodeId] = frozenset(isr)
-        self.joining: frozenset[NodeId] = frozenset()
-        self._ends: dict[NodeId, Offset] = {node: NO_OFFSET for node in replicas if node != me}
+        self.isr = isr
+        self.joining = _NOBODY
+        self._ends = _NO_FOLLOWERS
+        if len(replicas) > 1:
+            self._ends = {node: NO_OFFSET for node in replicas if node != me}
         self._min_isr = min_isr
         self._own_end = end
         # Too few are in sync for acks=all.
         self.is_below_min_isr = self._lacks_replicas()
+        self._advanced()
 
     def flushed(self, end: Offset) -> Offset:
         """This node has everything below `end`; the high watermark that follows."""
@@ -75,11 +83,11 @@ class Leader:
         """The controller is asked to add `node` to the ISR: it counts from now on."""
         self.joining |= {node}
 
-    def registered(self, replicas: Iterable[NodeId], isr: Iterable[NodeId], min_isr: int) -> Offset:
+    def registered(self, replicas: Sequence[NodeId], isr: Sequence[NodeId], min_isr: int) -> Offset:
         """The controller has committed other replicas or another ISR in this epoch."""
         known = self._ends
         self._ends = {node: known.get(node, NO_OFFSET) for node in replicas if node != self.me}
-        self.isr, self.joining = frozenset(isr), frozenset()
+        self.isr, self.joining = isr, _NOBODY
         return self.min_isr_changed(min_isr)
 
     def min_isr_changed(self, min_isr: int) -> Offset:
@@ -98,7 +106,7 @@ class Leader:
         if self._ends:
             if self.is_below_min_isr:
                 return self.high_watermark
-            for node in self.isr | self.joining:
+            for node in (*self.isr, *self.joining):
                 if node != self.me:
                     lowest = min(lowest, self._ends.get(node, NO_OFFSET))
         if lowest > self.high_watermark:

@@ -17,7 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
 from headrace.core.files import FileRange
@@ -179,8 +179,8 @@ class Partition:
         The same epoch once more begins nothing, it may have other replicas or another ISR.
         """
         epoch, role = LeaderEpoch(registration.leader_epoch), self.role
-        replicas = tuple(map(NodeId, registration.replicas))
-        isr = tuple(map(NodeId, registration.isr))
+        replicas = cast(tuple[NodeId, ...], registration.replicas)
+        isr = cast(tuple[NodeId, ...], registration.isr)
         min_isr = self.settings.min_insync_replicas
         if isinstance(role, Leader) and role.epoch == epoch:
             high_watermark = role.registered(replicas, isr, min_isr)
@@ -196,7 +196,7 @@ class Partition:
                 end=self._flushed_end,
                 high_watermark=self.high_watermark,
             )
-            high_watermark = role.flushed(self._flushed_end)
+            high_watermark = role.high_watermark
             logger.debug(
                 "leading: partition=%s epoch=%d end_offset=%d",
                 self.id,
