@@ -28,7 +28,6 @@ from headrace.controller.commands import BumpLeaderEpochs, RegisterBroker, Unfen
 from headrace.controller.controller import Controller
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.config_keys import unless_negative
-from headrace.core.errors import StorageError
 from headrace.core.files import FileSystem
 from headrace.core.ids import NodeId
 from headrace.core.listeners import SECURITY_PROTOCOLS, ListenerConfig
@@ -144,7 +143,7 @@ class BrokerServer:
         `began` is when the start did, by the clock of requests.
         """
         # In reverse: what the last flush commits is written down.
-        on_stop.push_async_callback(_checkpoint_high_watermarks, self._replicas)
+        on_stop.callback(self._replicas.close)
         on_stop.push_async_callback(self._flush_scheduler.close)
         await self._open_partitions(began)
         self._publishers.add(
@@ -360,11 +359,3 @@ class BrokerServer:
         if self._groups is not None:
             self._groups.kill()
         self._flush_scheduler.kill()
-
-
-async def _checkpoint_high_watermarks(replicas: ReplicaManager) -> None:
-    try:
-        await replicas.checkpoint_high_watermarks()
-    except StorageError as error:
-        # Nothing of the stop depends on it.
-        logger.error("stopping without a checkpoint: error=%s", error)

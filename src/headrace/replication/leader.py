@@ -32,6 +32,7 @@ class Leader:
         "_min_isr",
         "_own_end",
         "epoch",
+        "epoch_start",
         "high_watermark",
         "is_below_min_isr",
         "isr",
@@ -47,12 +48,15 @@ class Leader:
         replicas: Sequence[NodeId],
         isr: Sequence[NodeId],
         min_isr: int,
+        epoch_start: Offset,
         end: Offset,
         high_watermark: Offset,
     ) -> None:
-        """`high_watermark` is what this node knew before; it may be further by what it has."""
+        """`high_watermark` is what this node knew before; it may be further by what it has.
+        `epoch_start` is where its log ended when the epoch began."""
         self.me = me
         self.epoch = epoch
+        self.epoch_start = epoch_start
         self.high_watermark = high_watermark
         self.isr = isr
         self.joining = _NOBODY
@@ -78,6 +82,15 @@ class Leader:
             raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"node {node} is no replica here")
         self._ends[node] = offset
         return self._advanced()
+
+    @property
+    def knows_what_is_committed(self) -> bool:
+        """Whether everything that an earlier leader may have acknowledged counts as committed.
+
+        A new leader's high watermark is behind what clients were told until the others in sync
+        have fetched once.
+        """
+        return self.high_watermark >= self.epoch_start
 
     def joins(self, node: NodeId) -> None:
         """The controller is asked to add `node` to the ISR: it counts from now on."""

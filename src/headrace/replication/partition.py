@@ -193,6 +193,7 @@ class Partition:
                 replicas=replicas,
                 isr=isr,
                 min_isr=min_isr,
+                epoch_start=self.log.log_end_offset,
                 end=self._flushed_end,
                 high_watermark=self.high_watermark,
             )
@@ -335,6 +336,16 @@ class Partition:
         if isolation is FetchIsolation.TXN_COMMITTED:
             return self.last_stable_offset
         return self.log.log_end_offset
+
+    def latest_offset(self, isolation: FetchIsolation) -> Offset:
+        """The end for somebody who asks where it is, and would take it for all there is.
+
+        Raises while a new leader cannot say so, or the end would be seen to move back (KIP-207).
+        """
+        role = self.role
+        if isolation and isinstance(role, Leader) and not role.knows_what_is_committed:
+            raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return self.visible_end(isolation)
 
     def is_committed(self, end: Offset) -> bool:
         """Whether everything below `end` is on every replica in sync."""

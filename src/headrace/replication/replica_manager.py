@@ -29,7 +29,7 @@ from weakref import WeakValueDictionary
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.config_resources import ConfigResource, ConfigResourceType
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, StorageError
-from headrace.core.ids import NodeId, TopicId, TopicPartition
+from headrace.core.ids import NodeId, Offset, TopicId, TopicPartition
 from headrace.core.runtime import Executor
 from headrace.core.shared_calls import call_each
 from headrace.core.topic_configs import TopicConfig
@@ -131,13 +131,24 @@ class ReplicaManager:
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write down what is known to be committed, for replicas that do not lead at the start."""
-        known = self._high_watermarks
-        offsets = {partition.id: partition.high_watermark for partition in self}
-        offsets.update((partition, known.offset(partition)) for partition in self.offline)
+        write = partial(self._high_watermarks.write, self._known_high_watermarks())
         try:
-            await self._executor.run(partial(known.write, offsets))
+            await self._executor.run(write)
         except OSError as error:
             raise StorageError(f"cannot write down high watermarks: {error}") from error
+
+    def close(self) -> None:
+        """At a clean stop, behind the last flush: leave the high watermarks for the next start."""
+        try:
+            self._high_watermarks.write(self._known_high_watermarks())
+        except OSError as error:
+            # Nothing else depends on it.
+            logger.error("high watermarks are not written down: error=%s", error)
+
+    def _known_high_watermarks(self) -> dict[TopicPartition, Offset]:
+        known = {partition.id: partition.high_watermark for partition in self}
+        known.update((key, self._high_watermarks.offset(key)) for key in self.offline)
+        return known
 
     def find(self, topic: str, index: int) -> Partition | None:
         held = self._topics.get(topic)

@@ -27,6 +27,7 @@ def leader(
         replicas=replicas,
         isr=isr,
         min_isr=min_isr,
+        epoch_start=Offset(end),
         end=Offset(end),
         high_watermark=Offset(high_watermark),
     )
@@ -92,6 +93,17 @@ def test_what_a_new_leader_knew_before_is_kept_until_the_isr_has_answered() -> N
     assert each.fetched(SECOND, Offset(10)) == 6
     assert each.fetched(THIRD, Offset(2)) == 6, "it will fetch the rest"
     assert each.fetched(THIRD, Offset(10)) == 10
+
+
+def test_a_new_leader_knows_what_is_committed_once_all_in_sync_have_fetched() -> None:
+    each = leader(end=10, high_watermark=6)
+    for node in (SECOND, THIRD):
+        assert not each.knows_what_is_committed
+        each.fetched(node, Offset(10))
+    assert each.knows_what_is_committed
+    each.flushed(Offset(12))
+    assert each.knows_what_is_committed, "what comes after the start of the epoch is its own"
+    assert leader(replicas=(ME,), isr=(ME,), end=10).knows_what_is_committed
 
 
 def test_a_node_that_is_no_replica_is_told_that_our_metadata_may_be_old() -> None:

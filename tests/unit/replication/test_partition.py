@@ -1,6 +1,7 @@
 """What a partition shows: the high watermark, who waits for it, and who may append."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -549,3 +550,20 @@ def test_a_reader_of_another_log_is_told_where_both_may_be_the_same(
     position = FetchPosition(Offset(5), 4, 3)
     found = partition.read(position, FetchIsolation.LOG_END, 1 << 20, at_least_one=True)
     assert (found.diverging, found.records) == ((1, 3), None)
+
+
+def test_a_new_leader_does_not_say_where_the_log_ends_before_it_knows(
+    make: Callable[..., Partition],
+) -> None:
+    partition = make()
+    produce(partition, 3)
+    partition.become_follower(FOLLOWING)
+    partition.high_watermark = partition.last_stable_offset = Offset(1)
+    partition.become_leader(LEADING._replace(leader_epoch=3))
+    for isolation in (FetchIsolation.HIGH_WATERMARK, FetchIsolation.TXN_COMMITTED):
+        unknown = partial(partition.latest_offset, isolation)
+        assert code_of(unknown) is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert partition.latest_offset(FetchIsolation.LOG_END) == 3
+    for node in (OTHER, THIRD):
+        partition.fetched_by(node, Offset(3))
+    assert [partition.latest_offset(isolation) for isolation in FetchIsolation] == [3, 3, 3]

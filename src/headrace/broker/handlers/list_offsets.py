@@ -67,6 +67,9 @@ async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> List
                 await _fill_response(ctx, request, topic.name, wanted, answer)
             except HeadraceError as error:
                 answer.error_code = error.code
+                if answer.error_code == ErrorCode.OFFSET_NOT_AVAILABLE and ctx.api_version < 5:
+                    # An older client knows only this one of those that it shall try again.
+                    answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 
@@ -84,17 +87,21 @@ async def _fill_response(
     partition = ctx.services.replicas.require(topic, wanted.partition_index)
     partition.require_leader(wanted.current_leader_epoch)
     log = partition.log
-    end = partition.visible_end(_isolation(request))
+    isolation = _isolation(request)
     if timestamp == LATEST:
-        answer.offset = end
+        answer.offset = partition.latest_offset(isolation)
         answer.leader_epoch = partition.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset = log.log_start_offset
         answer.leader_epoch = log.epoch_for_offset(log.log_start_offset)
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
+        end = partition.visible_end(isolation)
         found = await ctx.services.disk_reads.run(partial(_by_time, log, timestamp, end))
         if found is not None:
             answer.offset, answer.timestamp, answer.leader_epoch = found
+        else:
+            # It may lie in what is not yet known to be committed.
+            partition.latest_offset(isolation)
     # Nothing is tiered: the two tiered questions have the answer "none", as set.
 
 
