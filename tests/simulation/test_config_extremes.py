@@ -58,6 +58,8 @@ def extremes(known: ConfigKey) -> Iterator[str]:
             yield "no such word"
             if isinstance(known.valid, OneOf):
                 yield from known.valid.words
+            if known.default:
+                yield str(format_value(known.default))
         case ConfigType.DOUBLE:
             yield from ("-1", "0", "1", "1e308", "nan")
         case _:

@@ -25,6 +25,7 @@ from headrace.core.config_keys import (
     suggestion,
 )
 from headrace.core.errors import ApiError, ErrorCode, InvalidConfig
+from headrace.core.keys.cluster import ClusterKeys, check_cluster_keys
 from headrace.core.keys.groups import GroupKeys
 from headrace.core.keys.http import HttpKeys
 from headrace.core.keys.logging import LoggingKeys
@@ -53,7 +54,16 @@ _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BrokerConfig(LoggingKeys, TextKeys, HttpKeys, GroupKeys, StorageKeys, RecordKeys, ServerKeys):
+class BrokerConfig(
+    LoggingKeys,
+    TextKeys,
+    HttpKeys,
+    GroupKeys,
+    StorageKeys,
+    RecordKeys,
+    ClusterKeys,
+    ServerKeys,
+):
     """Typed values of all broker keys; `from_static` and `with_dynamic` build it from text.
 
     The keys themselves are declared in `core/keys/`.
@@ -84,6 +94,7 @@ class BrokerConfig(LoggingKeys, TextKeys, HttpKeys, GroupKeys, StorageKeys, Reco
             least, most = (getattr(self, BROKER_KEYS[name].attribute) for name in (low, high))
             if least > most:
                 raise InvalidConfig(f"{low} ({least}) must not be greater than {high} ({most})")
+        check_cluster_keys(self, self.node_id, self.parsed_listeners())
 
     @property
     def data_directory(self) -> str:

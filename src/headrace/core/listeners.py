@@ -56,9 +56,13 @@ def parse_listener_address(key: str, text: str) -> tuple[str, int] | None:
     """Host and port of the HTTP or text listener (port 0: any free one), or None for `off`."""
     if text.strip().lower() == "off":
         return None
+    return parse_address(key, text, "HOST:PORT, or off")
+
+
+def parse_address(key: str, text: str, expected: str = "HOST:PORT") -> tuple[str, int]:
     match = _ENDPOINT.fullmatch(f"listener://{text.strip()}")
     if match is None or int(match[4]) > 65535:
-        raise InvalidConfig(f"{key}: cannot read {text!r}, expected HOST:PORT, or off")
+        raise InvalidConfig(f"{key}: cannot read {text!r}, expected {expected}")
     return match[2] or match[3], int(match[4])
 
 

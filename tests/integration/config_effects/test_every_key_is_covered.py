@@ -4,6 +4,7 @@ from headrace.core.broker_configs import BROKER_KEYS
 from headrace.core.topic_configs import TOPIC_KEYS
 from tests.integration.config_effects import (
     test_broker_keys,
+    test_cluster_keys,
     test_consumer_group_keys,
     test_group_keys,
     test_http_keys,
@@ -25,6 +26,7 @@ def test_every_topic_key_has_a_test_of_its_effect() -> None:
 def test_every_broker_key_has_a_test_of_its_effect() -> None:
     shown = shown_in(
         test_broker_keys,
+        test_cluster_keys,
         test_consumer_group_keys,
         test_group_keys,
         test_http_keys,

@@ -3,7 +3,7 @@
 `broker_configs` joins these classes into one; each key is declared once, under Kafka's name with
 underscores for dots. The classes have no slots, because several of them are joined.
 
-    server, storage, records, groups, consumer_groups
+    server, cluster, storage, records, groups, consumer_groups
                            what Kafka has keys for
     http, text, logging    what only Headrace has
 """
