@@ -329,6 +329,11 @@ class Partition:
             log.log_start_offset,
         )
 
+    def count_fetched(self, messages: int, size: int) -> None:
+        """Records of it have left."""
+        self.fetched_messages += messages
+        self.fetched_bytes += size
+
     def visible_end(self, isolation: FetchIsolation) -> Offset:
         """Where somebody who reads so has to stop."""
         if isolation is FetchIsolation.HIGH_WATERMARK:

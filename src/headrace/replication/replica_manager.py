@@ -105,6 +105,8 @@ class ReplicaManager:
         # Offline ones that were made while this node ran: they hold nothing yet.
         self._never_opened: set[TopicPartition] = set()
         self._image = Image("")
+        # The newest one that every partition here has its role from.
+        self._applied = self._image
         self._partitions_visited = 0
         self._settings: WeakValueDictionary[Overrides, TopicSettings] = WeakValueDictionary()
         self._leadership = LeadershipListeners()
@@ -201,6 +203,7 @@ class ReplicaManager:
                 for index, registration in self._local_partitions(topic)
             ]
             await self._open_all(new, loads=True)
+            self._applied = image
 
     async def rename_stray_directories(self) -> None:
         """Put aside what lies on disk and is, by the metadata, none of this node's.
@@ -225,6 +228,7 @@ class ReplicaManager:
         """Bring the partitions from one image to the next."""
         async with self._changing:
             await self._publish(before, image, delta)
+            self._applied = image
 
     async def _publish(self, before: Image, image: Image, delta: Delta) -> None:
         self._image = image
@@ -321,17 +325,20 @@ class ReplicaManager:
     ) -> list[_NewPartition]:
         """Give the partitions of a topic their roles; returns those that have to be opened."""
         held = self._topics.get(topic.name)
+        applied = self._applied.topics.get(topic.name)
+        known = () if applied is None or applied.id != topic.id else applied.partitions
         new = []
         for index, registration in self._local_partitions(topic):
             partition = None if held is None else held.partitions.get(index)
-            key = TopicPartition(topic.name, index)
-            if partition is not None:
+            if partition is None:
+                if held is None or index not in held.offline:
+                    key = TopicPartition(topic.name, index)
+                    new.append(_NewPartition(key, topic.id, registration, settings))
+            elif index >= len(known) or known[index] != registration:
                 try:
                     self._take_role(partition, registration)
                 except Exception as error:
-                    self._mark_offline(key, topic.id, error, until="next start")
-            elif held is None or index not in held.offline:
-                new.append(_NewPartition(key, topic.id, registration, settings))
+                    self._mark_offline(partition.id, topic.id, error, until="next start")
             await self._yield_to_loop()
         return new
 

@@ -217,9 +217,13 @@ async def test_a_replica_that_was_moved_away_is_deleted_here(node: Node) -> None
         append(partition)
     outcomes: list[ErrorCode] = []
     moved.when_committed(Offset(2), outcomes.append)
+    elections = Elections()
+    node.replicas.add_leadership_listener(elections)
+    elections.taken()
     await node.publish(image_of(registration(ME, 5), registration(OTHER, 6, (OTHER,))))
     assert (kept.closed, moved.closed) == (False, True)
     assert outcomes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert elections.taken() == [("resigned", 1, 5)]
     with pytest.raises(ApiError) as refused:
         node.replicas.require("t", 1)
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -396,3 +400,25 @@ async def test_what_was_known_of_an_offline_partition_is_kept(
     await node.replicas.load(image_of(registration()))
     await node.replicas.checkpoint_high_watermarks()
     assert (node.path / REPLICATION_OFFSETS).read_bytes() == b"0\n1\nt 0 1\n"
+
+
+async def test_a_change_of_one_partition_is_no_work_for_the_others_of_its_topic(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await node.publish(image_of(*[registration(ME, 1, BOTH)] * 4))
+    touched: list[int] = []
+    become_leader = Partition.become_leader
+
+    def watched(self: Partition, given: PartitionRegistration) -> None:
+        touched.append(self.id.partition)
+        become_leader(self, given)
+
+    monkeypatch.setattr(Partition, "become_leader", watched)
+    smaller = registration(ME, 1, BOTH, partition_epoch=1, isr=(ME,))
+    three = [registration(ME, 1, BOTH)] * 3
+    await node.publish(image_of(three[0], smaller, *three[:2]))
+    assert touched == [1]
+    # Nor is one forgotten that was closed and opened in between.
+    await node.publish(NOTHING)
+    await node.publish(image_of(three[0], smaller, *three[:2]))
+    assert touched == [1, 0, 1, 2, 3]

@@ -307,8 +307,7 @@ def _records(found: FileRange, read_ahead: int) -> Buffer:
 def _respond(ctx: RequestContext, plan: FetchPlan, result: FetchRead) -> FetchResponse:
     """The answer that leaves; only now do records count as fetched."""
     for partition, messages, size in result.served:
-        partition.fetched_messages += messages
-        partition.fetched_bytes += size
+        partition.count_fetched(messages, size)
     response = _changed_by_topic(plan, result)
     if result.failed:
         leader_hints.add_to_fetch(ctx.services, ctx.origin, ctx.api_version, response)
