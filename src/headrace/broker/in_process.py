@@ -166,15 +166,19 @@ class InProcessConnection:
             self._start_timeout(sink, send.timeout_ms)
         else:
             future.set_result(None)
-        waiting = _Waiting(origin, header, request, sink)
         if self._mutes:
-            self._muted.append(waiting)
+            self._muted.append(_Waiting(origin, header, request, sink))
         else:
-            self._process(waiting)
+            self._process(origin, header, request, sink)
         return future
 
-    def _process(self, waiting: _Waiting) -> None:
-        origin, header, request, sink = waiting
+    def _process(
+        self,
+        origin: RequestOrigin,
+        header: RequestHeader,
+        request: Message | memoryview,
+        sink: InProcessRequest,
+    ) -> None:
         try:
             if isinstance(request, Message):
                 self._processor.handle(origin, header, request, sink)
@@ -194,7 +198,7 @@ class InProcessConnection:
         """To be called once for each `mute`."""
         self._mutes -= 1
         while self._muted and not self._mutes:
-            self._process(self._muted.popleft())
+            self._process(*self._muted.popleft())
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run it beside the others; a connection that closes waits for it."""

@@ -27,9 +27,11 @@ def is_long(request: Message) -> bool:
     """Whether a request that need not be decoded has many items; `TooManyItems` for too many."""
     items = 0
     if isinstance(request, ProduceRequest):
-        items = sum(1 + len(topic.partition_data) for topic in request.topic_data)
+        for topic in request.topic_data:
+            items += 1 + len(topic.partition_data)
     elif isinstance(request, FetchRequest):
-        items = sum(1 + len(topic.partitions) for topic in request.topics)
+        for fetched in request.topics:
+            items += 1 + len(fetched.partitions)
     if items > ITEMS_MAX:
         raise TooManyItems(f"{items} topics and partitions are too many for one request")
     return items > ITEMS_AT_ONCE

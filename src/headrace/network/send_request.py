@@ -35,15 +35,18 @@ def choose_version(send: SendRequest, offered: tuple[int, int] | None, broker: s
     `offered` is the lowest and highest that the broker serves, None where it lacks the API.
     """
     schema = send.request.schema
-    name = type(send.request).__name__.removesuffix("Request")
     if offered is None:
-        raise UnsupportedApi(f"{broker} does not offer {name}")
+        raise UnsupportedApi(f"{broker} does not offer {_api_name(send)}")
     low = max(offered[0], schema.lowest_version, send.version_min)
     high = min(offered[1], schema.highest_version, send.version_max)
     if low > high:
         raise UnsupportedApi(
-            f"{broker} offers {name} {offered[0]} to {offered[1]}; this call needs one of "
-            f"{max(schema.lowest_version, send.version_min)} to "
+            f"{broker} offers {_api_name(send)} {offered[0]} to {offered[1]}; this call needs "
+            f"one of {max(schema.lowest_version, send.version_min)} to "
             f"{min(schema.highest_version, send.version_max)}"
         )
     return high
+
+
+def _api_name(send: SendRequest) -> str:
+    return type(send.request).__name__.removesuffix("Request")
