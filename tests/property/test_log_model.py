@@ -25,7 +25,7 @@ from headrace.core.errors import OffsetOutOfRange
 from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicPartition
 from headrace.log.config import LogConfig
 from headrace.log.directory import LogDirectory
-from headrace.log.log_flush import FlushJob
+from headrace.log.flush_job import FlushJob
 from headrace.log.partition_log import PartitionLog
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from headrace.log.log_flush import FlushJob
+from headrace.log.flush_job import FlushJob
 from tests.simulation.faults import Entry, FaultPlan, Kill, LyingDisk, PowerCut, shrink
 from tests.simulation.loop import SeededRandomness
 from tests.simulation.streams import Streams

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from headrace.core.errors import OffsetOutOfRange
-from headrace.log.log_flush import FlushJob
+from headrace.log.flush_job import FlushJob
 from headrace.log.partition_log import AppendInfo
 from headrace.log.producer_state import ProducerStates
 from headrace.replication.partition import Partition

@@ -10,7 +10,8 @@ Leaves who may append, what is committed and when to flush to `replication/`.
     segment_indexes, sparse_index, timestamps
                                  offsets and times into positions
     log_writer, rolling          batches at the end of it, and when a segment is full
-    log_flush, log_checkpoint    what of it is on disk, and what recovery need not look at
+    log_flush, flush_job, log_checkpoint
+                                 what of it is on disk, and what recovery need not look at
     log_opening, recovery, batch_scan, truncation, retention, replacement, compaction_source
                                  how it is opened, cut, shortened and compacted
     leader_epoch_cache, leader_epochs

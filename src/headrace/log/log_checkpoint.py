@@ -44,20 +44,20 @@ def checkpoint(log: LogParts) -> Offset:
     with log.structure_lock:
         with log.lock:
             flush.raise_if_failed()
-            rolled, flush.unsynced_indexes = flush.unsynced_indexes, ()
+            rolled = flush.take_unsynced_indexes()
             end, size = log.log_end_offset, flush.bytes_since_checkpoint
             truncations = flush.truncations
             try:
                 _write_derived(log, rolled)
             except OSError as error:
-                flush.unsynced_indexes = (*rolled, *flush.unsynced_indexes)
+                flush.put_back_indexes(rolled)
                 raise StorageError(f"cannot checkpoint {log.directory}: {error}") from error
         try:
             _sync_indexes(log, rolled)
         except OSError as error:
             with log.lock:
                 if isinstance(error, NotTried):
-                    flush.unsynced_indexes = (*rolled, *flush.unsynced_indexes)
+                    flush.put_back_indexes(rolled)
                 raise flush.sync_error(error) from error
     log.flush()
     with log.lock:

@@ -5,128 +5,22 @@
     end     what that amounts to; a truncation meanwhile may have put other batches where the
             synced ones were, so it counts for nothing then
 
-Jobs of one log may overlap (a checkpoint flushes too): each lists everything that was not on disk
-when it began, so each is right alone, and they take turns at the disk.
-
 A sync that fails is final: the kernel has dropped the pages and would call the next sync a
 success, so the log refuses everything but reads until it is opened again. A sync that could not
 be tried, for want of a descriptor, has dropped nothing: it is put off, and the log stays as it is.
 """
 
-import errno
-import threading
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from headrace.core.errors import StorageError, StorageUnavailable
-from headrace.core.files import File, FileSystem, NotTried
+from headrace.core.files import FileSystem, NotTried
 from headrace.core.ids import Offset, TopicId
 from headrace.core.runtime import Clock
 from headrace.log import partition_metadata
 from headrace.log.config import LogConfig
+from headrace.log.flush_job import FlushJob, SyncGuard
 from headrace.log.segment import Segment
 from headrace.log.segments import LogSegments
-
-_NAMES: Final = "names"
-
-
-class SyncGuard:
-    """One job of a log at the disk at a time; what failed for one is not believed of the next.
-
-    For those who hold `lock`.
-    """
-
-    __slots__ = ("_failed", "lock")
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self._failed: dict[object, OSError] = {}
-
-    def require_sound(self, synced: object) -> None:
-        """Raises `OSError` if an earlier sync of this has failed."""
-        if synced in self._failed:
-            raise OSError(errno.EIO, f"an earlier sync failed: {self._failed[synced]}")
-
-    def note(self, synced: object, error: OSError) -> None:
-        """What its sync has raised."""
-        if not isinstance(error, NotTried):
-            self._failed[synced] = error
-
-
-class FlushJob:
-    """A fixed list of what one flush syncs. `sync` may run in any thread."""
-
-    __slots__ = (
-        "_files",
-        "_guard",
-        "_has_topic_id",
-        "began_ms",
-        "data",
-        "directory",
-        "failed",
-        "is_new",
-        "names",
-        "offset",
-        "truncations",
-    )
-
-    def __init__(
-        self,
-        files: FileSystem,
-        directory: str,
-        guard: SyncGuard,
-        data: Sequence[tuple[Segment, File]],
-        *,
-        offset: Offset,
-        names: int | None,
-        is_new: bool,
-        has_topic_id: bool,
-        truncations: int,
-        began_ms: float,
-    ) -> None:
-        self._files = files
-        self._guard = guard
-        self._has_topic_id = has_topic_id
-        self.directory = directory
-        self.data = data
-        # Everything before it is on disk once the job is done.
-        self.offset = offset
-        # How often names in the directory had changed; None if all of them are on disk.
-        self.names = names
-        # The directory itself may be gone after a power cut.
-        self.is_new = is_new
-        self.truncations = truncations
-        self.began_ms = began_ms
-        self.failed: list[tuple[Segment, OSError]] = []
-
-    def sync(self) -> None:
-        """Raises `OSError`. Data files that fail are in `failed` instead: they may be of segments
-        that were deleted meanwhile, and nobody waits for their bytes any more."""
-        guard = self._guard
-        with guard.lock:
-            for segment, file in self.data:
-                try:
-                    guard.require_sound(file)
-                    file.sync()
-                except OSError as error:
-                    guard.note(file, error)
-                    self.failed.append((segment, error))
-            if self.is_new or self.names is not None:
-                try:
-                    guard.require_sound(_NAMES)
-                    self._sync_names()
-                except OSError as error:
-                    guard.note(_NAMES, error)
-                    raise
-
-    def _sync_names(self) -> None:
-        if self.is_new:
-            if self._has_topic_id:
-                partition_metadata.sync(self._files, self.directory)
-            self._files.sync_directory(self.directory.rpartition("/")[0])
-        if self.names is not None:
-            # A synced file whose name is lost is lost.
-            self._files.sync_directory(self.directory)
 
 
 class LogFlush:
@@ -189,13 +83,26 @@ class LogFlush:
         # Why the log could not be emptied, where no sync has failed: that may be tried again.
         self.half_emptied: StorageError | None = None
 
+    def directory_created(self) -> None:
+        """By the first append; a power cut may take it."""
+        self.is_new = True
+
     def directory_found(self) -> None:
         """After a crash nobody knows which names reached the disk, nor if the topic id did."""
         self.is_new = True
         self.names_changed()
 
-    def opened(self, start: Offset, end: Offset, recovery_point: int, *, intact: bool) -> None:
+    def opened(
+        self,
+        start: Offset,
+        end: Offset,
+        recovery_point: int,
+        unsynced_indexes: Sequence[Segment],
+        *,
+        intact: bool,
+    ) -> None:
         """There is data from `start` to `end`; if it is `intact`, all of it stays there."""
+        self.unsynced_indexes = tuple(unsynced_indexes)
         self.recovery_point = Offset(max(start, min(recovery_point, end)))
         self.flushed_offset = end if intact else self.recovery_point
         self.checkpointed_offset = self.flushed_offset
@@ -289,7 +196,26 @@ class LogFlush:
             self.flushed_at_ms = job.began_ms
         return self.flushed_offset
 
+    # Indexes
+
+    def segment_closed(self, segment: Segment) -> None:
+        """Another one is written to; the next checkpoint syncs its indexes."""
+        self.unsynced_indexes = (*self.unsynced_indexes, segment)
+
+    def take_unsynced_indexes(self) -> tuple[Segment, ...]:
+        """Segments whose indexes the caller is about to sync."""
+        taken, self.unsynced_indexes = self.unsynced_indexes, ()
+        return taken
+
+    def put_back_indexes(self, segments: tuple[Segment, ...]) -> None:
+        """They could not be synced."""
+        self.unsynced_indexes = (*segments, *self.unsynced_indexes)
+
     # Failures
+
+    def fail(self, failure: StorageError) -> None:
+        """The log takes no more, and says why."""
+        self.failure = failure
 
     def raise_if_failed(self) -> None:
         """A deleted partition's path may already be that of its successor."""
@@ -302,6 +228,18 @@ class LogFlush:
             return StorageUnavailable(f"cannot sync {self._directory} now: {error}")
         self.failure = StorageError(f"cannot sync {self._directory}: {error}")
         return self.failure
+
+    def begin_emptying(self) -> None:
+        self.half_emptied = None
+
+    def note_half_emptied(self, failure: StorageError) -> None:
+        """No sync has failed, so it may be tried again."""
+        self.half_emptied = failure
+
+    def emptied(self, before: StorageError | None) -> None:
+        """It takes appends again, unless something else than `before` has failed meanwhile."""
+        if self.failure is before:
+            self.failure = None
 
     @property
     def is_half_emptied(self) -> bool:
@@ -333,6 +271,19 @@ class LogFlush:
             self._checkpoints_too_high = True
         self.checkpointed_offset = min(self.checkpointed_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
+
+    def cut(self, closed: Sequence[Segment]) -> None:
+        """`closed` are those segments that are left, but for the last."""
+        self.unsynced_indexes = tuple(s for s in self.unsynced_indexes if s in closed)
+
+    def begun_anew(self, offset: Offset) -> None:
+        """There is nothing before `offset`, nor behind it."""
+        self.unsynced_indexes = ()
+        self.flushed_offset = self.checkpointed_offset = offset
+
+    def deleted_before(self, offset: Offset) -> None:
+        """There is nothing before `offset` that could have to be flushed."""
+        self.flushed_offset = max(self.flushed_offset, offset)
 
     def lower_checkpoints(self) -> None:
         """And on disk, before anything changes in the files; not while the log's lock is held.

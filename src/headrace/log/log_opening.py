@@ -25,8 +25,7 @@ def restore(log: LogParts, opened: Opened, recovery_point: int) -> None:
     first = opened.segments[0].base_offset
     start, end = max(log.log_start_offset, first), active.next_offset
     log.log_start_offset, log.log_end_offset = Offset(start), end
-    flush.unsynced_indexes = tuple(opened.reindexed)
-    flush.opened(first, end, recovery_point, intact=opened.intact)
+    flush.opened(first, end, recovery_point, opened.reindexed, intact=opened.intact)
     if start > end:
         logger.warning(
             "the log ends below its start and begins anew there: directory=%s end=%d start=%d",

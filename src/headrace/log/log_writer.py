@@ -73,7 +73,8 @@ def _segment_to_write(log: LogParts, segment: Segment, last_offset: int) -> Segm
         log.files.make_directory(log.directory)
         if log.topic_id is not None:
             partition_metadata.store(log.files, log.directory, log.topic_id)
-        log.is_created = log.flush_state.is_new = True
+        log.is_created = True
+        log.flush_state.directory_created()
     if segment.size == 0 and last_offset - segment.base_offset < 2**31:
         if not segment.data.exists:
             # First, since the name may be there whatever comes of the rest.
@@ -91,9 +92,9 @@ def _write_failed(log: LogParts, segment: Segment, error: OSError) -> StorageErr
     failure = StorageError(f"cannot write to {segment.path()}: {error}")
     try:
         if segment.data.exists and segment.file.size() != segment.size:
-            log.flush_state.failure = failure
+            log.flush_state.fail(failure)
     except OSError:
-        log.flush_state.failure = failure
+        log.flush_state.fail(failure)
     return failure
 
 
@@ -130,12 +131,11 @@ def begin_segment(log: LogParts) -> Segment:
     except OSError as error:
         if log.files.exists(f"{log.directory}/{offset_name(base_offset, LOG)}"):
             # At a restart that name would end the old segment, whatever is in it by then.
-            failure = StorageError(f"cannot roll {log.directory}: {error}")
-            log.flush_state.failure = failure
+            log.flush_state.fail(StorageError(f"cannot roll {log.directory}: {error}"))
         raise
     old.closed_ms = segment.created_ms
     log.roll_limit_ms = roll_limit_ms(log.config, segment)
-    log.flush_state.unsynced_indexes = (*log.flush_state.unsynced_indexes, old)
+    log.flush_state.segment_closed(old)
     if log.config.preallocate:
         old.data.release_space()
     # A later truncation goes back to this state instead of the log's beginning.

@@ -46,9 +46,10 @@ from headrace.log import (
 )
 from headrace.log.compaction.plan import SegmentFacts
 from headrace.log.config import LogConfig
+from headrace.log.flush_job import FlushJob
 from headrace.log.leader_epoch_cache import LeaderEpochCache
 from headrace.log.leader_epochs import EpochEntry, LeaderEpochs
-from headrace.log.log_flush import FlushJob, LogFlush
+from headrace.log.log_flush import LogFlush
 from headrace.log.log_writer import Placed, roll, roll_if_due, write
 from headrace.log.producer_state import BatchMetadata, ProducerStates
 from headrace.log.producer_state_manager import ProducerStateManager
@@ -394,7 +395,7 @@ class PartitionLog:
     def refuse_writes(self) -> None:
         """The partition is deleted: nothing may be written any more."""
         with self.lock:
-            self.flush_state.failure = StorageError(f"{self.directory} is deleted")
+            self.flush_state.fail(StorageError(f"{self.directory} is deleted"))
 
     def advance_log_start(self, offset: Offset) -> None:
         """Records below `offset` are deleted: not to be read from now on."""

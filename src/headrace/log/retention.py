@@ -114,7 +114,7 @@ def _delete_oldest(log: LogParts, expired: list[tuple[Segment, Offset]]) -> int:
         log.files.sync_directory(log.directory)
     with log.lock:
         log.producer_state.delete_snapshots_before(following)
-        log.flush_state.flushed_offset = max(log.flush_state.flushed_offset, following)
+        log.flush_state.deleted_before(following)
         log.load_epochs().truncate_start(log.log_start_offset)
     return len(segments)
 

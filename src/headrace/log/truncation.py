@@ -82,8 +82,7 @@ def _cut(log: LogParts, offset: Offset) -> None:
             active.truncate(position)
             log.load_epochs().truncate_end(end)
             log.producer_state.truncate(end)
-            closed = log.segments.all[:-1]
-            flush.unsynced_indexes = tuple(s for s in flush.unsynced_indexes if s in closed)
+            flush.cut(log.segments.all[:-1])
             log.roll_limit_ms = roll_limit_ms(log.config, active)
             log.log_end_offset = end
         # A flush looks only at segments with new batches; this one may never get any, and what
@@ -109,7 +108,7 @@ def _start_anew(log: LogParts, offset: Offset, lowest: Offset) -> None:
     flush.lower_checkpoints()
     log.files.make_directory(log.directory)
     with _fail_log_on_error(log):
-        flush.half_emptied = None
+        flush.begin_emptying()
         with log.lock:
             log.is_created = True
             with _note_half_emptied(log):
@@ -117,8 +116,7 @@ def _start_anew(log: LogParts, offset: Offset, lowest: Offset) -> None:
                 active = log.segments.reset_to(offset, now_ms, due_ms)
             # Once more: a flush may have ended since.
             _lower(log, lowest)
-            flush.unsynced_indexes = ()
-            flush.flushed_offset = flush.checkpointed_offset = offset
+            flush.begun_anew(offset)
             log.roll_limit_ms = roll_limit_ms(log.config, active)
             log.epochs.clear()
             log.log_start_offset = log.log_end_offset = offset
@@ -128,8 +126,7 @@ def _start_anew(log: LogParts, offset: Offset, lowest: Offset) -> None:
             # Only now: until then a crash may bring back data that needs its snapshots.
             log.producer_state.clear()
     with log.lock:
-        if flush.failure is before:
-            flush.failure = None
+        flush.emptied(before)
 
 
 @contextmanager
@@ -141,7 +138,7 @@ def _fail_log_on_error(log: LogParts) -> Iterator[None]:
     except (OSError, StorageError) as error:
         flush = log.flush_state
         half_truncated = StorageError(f"half truncated: {log.directory}: {error}")
-        flush.failure = flush.half_emptied or half_truncated
+        flush.fail(flush.half_emptied or half_truncated)
         raise
 
 
@@ -150,6 +147,6 @@ def _note_half_emptied(log: LogParts) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        half_emptied = StorageError(f"half emptied: {log.directory}: {error}")
-        log.flush_state.half_emptied = half_emptied
+        failure = StorageError(f"half emptied: {log.directory}: {error}")
+        log.flush_state.note_half_emptied(failure)
         raise

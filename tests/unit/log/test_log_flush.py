@@ -9,7 +9,7 @@ from headrace.core.errors import StorageError, StorageUnavailable
 from headrace.core.files import NotTried
 from headrace.core.ids import Offset
 from headrace.log.config import LogConfig
-from headrace.log.log_flush import SyncGuard
+from headrace.log.flush_job import SyncGuard
 from tests.simulation.disk import Fault, SimulatedFileSystem
 from tests.simulation.inodes import LOSE_EVERYTHING
 from tests.support.logs import START_MS, fill, open_log, simulated_disk

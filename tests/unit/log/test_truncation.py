@@ -8,7 +8,7 @@ import pytest
 from headrace.core.errors import StorageError
 from headrace.core.ids import LeaderEpoch, Offset
 from headrace.log.config import LogConfig
-from headrace.log.log_flush import FlushJob
+from headrace.log.flush_job import FlushJob
 from headrace.log.names import RECOVERY_POINTS
 from headrace.log.partition_log import PartitionLog
 from tests.simulation.disk import Fault
