@@ -34,14 +34,16 @@ def _module_name(path: Path) -> str:
 
 
 def test_every_metric_is_documented_with_its_kind_and_labels() -> None:
-    assert {each.name: (each.kind, each.labels) for each in declared()} == documented()
+    found = {each.name: (each.kind, each.labels) for each in declared()}
+    assert found == documented(), "declared in src; in the table of docs/observability.md"
 
 
 def test_what_a_broker_tells_is_what_is_documented() -> None:
     with local_web() as web:
         text = web.ask("GET", "/metrics").text
     kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
-    assert kinds == {name: kind for name, (kind, _) in documented().items()}
+    on_page = {name: kind for name, (kind, _) in documented().items()}
+    assert kinds == on_page, "told by a broker (`NodeMetrics.collect` and others); on the page"
     for name, labels in re.findall(r"^(\w+)\{(.*)\} ", text, re.MULTILINE):
         family = re.sub(r"_(bucket|sum|count)$", "", name)
         family = family if family in kinds else name

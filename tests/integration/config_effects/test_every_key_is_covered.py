@@ -17,10 +17,12 @@ from tests.integration.config_effects import (
 )
 from tests.support.config_effects import shown_in
 
+ADVICE = "each key needs a test of its effect in a module listed here, with @effect_of(its name)"
+
 
 def test_every_topic_key_has_a_test_of_its_effect() -> None:
     shown = shown_in(test_topic_limits, test_topic_segments, test_topic_compaction)
-    assert shown == set(TOPIC_KEYS)
+    assert shown == set(TOPIC_KEYS), ADVICE
 
 
 def test_every_broker_key_has_a_test_of_its_effect() -> None:
@@ -34,4 +36,4 @@ def test_every_broker_key_has_a_test_of_its_effect() -> None:
         test_running_broker,
         test_text_keys,
     )
-    assert shown == set(BROKER_KEYS)
+    assert shown == set(BROKER_KEYS), ADVICE

@@ -240,7 +240,7 @@ def error_codes(value: object) -> set[int]:
 
 
 def test_every_route_but_api_versions_has_a_request_here() -> None:
-    assert set(REQUESTS) == set(ROUTES) - {ApiKey.API_VERSIONS}
+    assert set(REQUESTS) == set(ROUTES) - {ApiKey.API_VERSIONS}, "add a request to REQUESTS"
 
 
 @pytest.mark.parametrize("api_key", sorted(REQUESTS), ids=lambda key: ApiKey(key).name)

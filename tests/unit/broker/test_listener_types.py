@@ -35,6 +35,14 @@ BROKER = RequestOrigin(
     Principal("User", "broker"), "/192.0.2.2", "CONTROLLER", ListenerType.CONTROLLER
 )
 
+ONLY_OF_BROKERS: dict[ApiKey, tuple[Message, type[Message]]] = {
+    ApiKey.ALLOCATE_PRODUCER_IDS: (
+        AllocateProducerIdsRequest(broker_id=NODE),
+        AllocateProducerIdsResponse,
+    ),
+}
+"""A request of each API that only controllers serve."""
+
 
 @asynccontextmanager
 async def connection_to(
@@ -100,6 +108,28 @@ async def test_ids_are_for_brokers_that_are_registered(
         response = await connection.submit(ask(request_, AllocateProducerIdsResponse), BROKER)
     assert isinstance(response, AllocateProducerIdsResponse)
     assert (response.error_code, response.producer_id_len) == (code, 0)
+
+
+def test_every_route_of_controllers_alone_is_refused_here() -> None:
+    """Those that clients can send too are in `test_authorization`."""
+    alone = set(ROUTES_ON[ListenerType.CONTROLLER]) - set(ROUTES_ON[ListenerType.BROKER])
+    assert alone == set(ONLY_OF_BROKERS), "add a request to ONLY_OF_BROKERS"
+
+
+@pytest.mark.parametrize("api_key", sorted(ONLY_OF_BROKERS), ids=lambda key: key.name)
+async def test_what_brokers_ask_is_for_cluster_action(tmp_path: Path, api_key: ApiKey) -> None:
+    asked: list[Action] = []
+
+    class DenyAll:
+        def allows(self, action: Action) -> bool:
+            asked.append(action)
+            return False
+
+    async with connection_to(tmp_path, DenyAll()) as connection:
+        response = await connection.submit(ask(*ONLY_OF_BROKERS[api_key]), BROKER)
+    assert [action.operation for action in asked] == [AclOperation.CLUSTER_ACTION]
+    code = getattr(response, "error_code", None)
+    assert code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 async def test_each_request_is_authorized_by_its_own_origin(tmp_path: Path) -> None:

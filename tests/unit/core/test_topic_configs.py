@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from headrace.core import topic_configs
-from headrace.core.broker_configs import BrokerConfig
+from headrace.core.broker_configs import BROKER_KEYS, BrokerConfig
 from headrace.core.config_keys import ConfigEntry, ConfigSource
 from headrace.core.errors import InvalidConfig
 from headrace.core.topic_configs import TOPIC_KEYS, TopicConfig
@@ -59,11 +59,13 @@ def test_no_limit_stays_no_limit_in_every_unit() -> None:
 
 def test_every_topic_key_takes_its_default_from_an_existing_broker_key() -> None:
     for known in TOPIC_KEYS.values():
-        assert known.internal or known.synonyms
-    assert all(
-        getattr(TopicConfig.resolve({}, BrokerConfig()), known.attribute) == known.default
-        for known in TOPIC_KEYS.values()
-    )
+        assert known.internal or known.synonyms, f"{known.name} has no broker key to inherit from"
+        strangers = {each.name for each in known.synonyms} - set(BROKER_KEYS)
+        assert strangers == set(), f"{known.name} inherits from broker keys that do not exist"
+    inherited = TopicConfig.resolve({}, BrokerConfig())
+    for known in TOPIC_KEYS.values():
+        value = getattr(inherited, known.attribute)
+        assert value == known.default, f"{known.name} and its broker key differ in their defaults"
 
 
 def test_an_unknown_key_is_refused_in_kafkas_words() -> None:
