@@ -14,7 +14,9 @@ Every configuration key is declared here too, since clients ask a broker for all
     config_keys         what a key is: type, default, limits, where its value comes from
     config_resources    what has configs: topics, brokers, groups
     keys                the broker's keys, by what they are about
-    broker_configs, topic_configs, group_configs
-                        the values of one broker, topic or group
+    topic_configs, group_configs
+                        the keys of topics and groups, and the values of one of them; each key
+                        names the broker's key that it inherits from
+    broker_configs      the values of one broker
     listeners, units    what some keys hold: addresses; durations and sizes
 """

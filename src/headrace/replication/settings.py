@@ -1,4 +1,8 @@
-"""A topic's configs in the form the hot path wants them: resolved once, read per request."""
+"""A topic's configs in the form the hot path wants them: resolved once, read per request.
+
+A new topic key comes into force here: as an attribute, a rule for batches, or for `log/` in
+`log_config`.
+"""
 
 from typing import Final
 

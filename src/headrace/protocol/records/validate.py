@@ -53,7 +53,7 @@ class BatchRules:
     each_record: bool = False
     """Look at every record: compacted topics and `log.validate.records`."""
     keys_required: bool = False
-    """A record without key is refused: compacted topics."""
+    """A record without key is refused: compacted topics. Only where `each_record` looks."""
     allow_transactional: bool = False
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
     """Where records are looked at: how much one batch may unfold to."""
