@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 SLOW_LINES_PER_SECOND: Final = 10
 
 
-class Caller(Protocol):
+class RequestSender(Protocol):
     """Who asks, as a line about a request names it."""
 
     @property
@@ -43,7 +43,7 @@ class RequestFacts(Protocol):
     def header(self) -> RequestHeader: ...
 
     @property
-    def origin(self) -> Caller: ...
+    def origin(self) -> RequestSender: ...
 
     @property
     def size(self) -> int: ...

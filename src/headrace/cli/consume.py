@@ -149,7 +149,7 @@ def _ends(client: "Client", partitions: "list[TopicPartition]") -> "dict[TopicPa
     from headrace.client import LATEST
 
     listed = client.admin.list_offsets(dict.fromkeys(partitions, LATEST))
-    return {each: answer.offset for each, answer in listed.items()}
+    return {each: found.offset for each, found in listed.items()}
 
 
 def _records(

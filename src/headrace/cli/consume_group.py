@@ -61,7 +61,7 @@ def shared_records(
     described = client.admin.describe_topics([topic])[topic]
     partitions = [TopicPartition(topic, each.partition) for each in described.partitions]
     listed = client.admin.list_offsets(dict.fromkeys(partitions, LATEST))
-    ends = None if follow else {each: answer.offset for each, answer in listed.items()}
+    ends = None if follow else {each: found.offset for each, found in listed.items()}
     assigned: list[TopicPartition] = []
     left, watch = count, ConsumerStatus()
     is_due = False  # whether something was printed and is not committed

@@ -73,7 +73,7 @@ def _alter(
 ) -> Decision[MetadataRecord, tuple[ConfigAlteration, ...]]:
     times = Counter((change.resource_type, change.resource_name) for change in changes)
     records: list[MetadataRecord] = []
-    answers: list[ConfigAlteration] = []
+    results: list[ConfigAlteration] = []
     for change in changes:
         named = (change.resource_type, change.resource_name)
         try:
@@ -81,10 +81,10 @@ def _alter(
                 raise _bad_request("Each resource must appear at most once.")
             records += _resource_records(image, change, context, outcome)
         except ApiError as refusal:
-            answers.append(ConfigAlteration(*named, refusal.code, message_of(refusal)))
+            results.append(ConfigAlteration(*named, refusal.code, message_of(refusal)))
         else:
-            answers.append(ConfigAlteration(*named))
-    return Decision(tuple(answers), () if validate_only else records)
+            results.append(ConfigAlteration(*named))
+    return Decision(tuple(results), () if validate_only else records)
 
 
 def _resource_records(

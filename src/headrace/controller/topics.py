@@ -52,25 +52,25 @@ def create_topics(
         return Decision(_too_large(command, "Excessively large number of partitions per request."))
     times = Counter(topic.name for topic in command.topics)
     records: list[MetadataRecord] = []
-    answers: list[TopicCreation] = []
+    results: list[TopicCreation] = []
     for topic in command.topics:
         if times[topic.name] == 1 and topic.name != CLUSTER_METADATA_TOPIC:
             try:
                 created, configs, partitions = _plan_topic(image, topic, context)
             except ApiError as refusal:
-                answers.append(TopicCreation(topic.name, refusal.code, message_of(refusal)))
+                results.append(TopicCreation(topic.name, refusal.code, message_of(refusal)))
                 continue
             records += _topic_records(created, configs, partitions)
-            answers.append(_created(created, configs, partitions))
+            results.append(_created(created, configs, partitions))
     for name, count in times.items():
         if count > 1:
-            answers.append(TopicCreation(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+            results.append(TopicCreation(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
         elif name == CLUSTER_METADATA_TOPIC:
             message = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
-            answers.append(TopicCreation(name, ErrorCode.INVALID_REQUEST, message))
+            results.append(TopicCreation(name, ErrorCode.INVALID_REQUEST, message))
     if len(records) > RECORDS_PER_COMMAND_MAX:
         return Decision(_too_large(command, "Unable to perform excessively large batch operation."))
-    return Decision(tuple(answers), () if command.validate_only else records)
+    return Decision(tuple(results), () if command.validate_only else records)
 
 
 def _too_large(command: CreateTopics, message: str) -> tuple[TopicCreation, ...]:
@@ -210,7 +210,7 @@ def delete_topics(
     """Topics by name or id; one that is named twice, in whatever way, is refused."""
     names = Counter(t.name for t in command.topics if t.name is not None and not t.topic_id.int)
     ids = Counter(t.topic_id for t in command.topics if t.name is None)
-    answers: list[TopicDeletion] = []
+    results: list[TopicDeletion] = []
     for topic in command.topics:
         if topic.name is not None and topic.topic_id != NO_TOPIC_ID:
             problem = "You may not specify both topic name and topic id."
@@ -218,17 +218,17 @@ def delete_topics(
             problem = "Neither topic name nor id were specified."
         else:
             continue
-        answers.append(
+        results.append(
             TopicDeletion(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST, problem)
         )
     deleted: dict[TopicId, Topic] = {}
     for topic_id, times in ids.items():
         if topic_id != NO_TOPIC_ID:
-            answers += _delete_by_id(image, topic_id, times, deleted)
+            results += _delete_by_id(image, topic_id, times, deleted)
     for name, times in names.items():
-        answers += _delete_by_name(image, name, times, ids, deleted)
-    answers += (TopicDeletion(topic.name, topic.id) for topic in deleted.values())
-    return Decision(tuple(answers), [RemoveTopicRecord(topic_id=id) for id in deleted])
+        results += _delete_by_name(image, name, times, ids, deleted)
+    results += (TopicDeletion(topic.name, topic.id) for topic in deleted.values())
+    return Decision(tuple(results), [RemoveTopicRecord(topic_id=id) for id in deleted])
 
 
 def _delete_by_id(
@@ -266,7 +266,7 @@ def create_partitions(
     """First the names given twice, then the others in the order given."""
     times = Counter(topic.name for topic in command.topics)
     records: list[MetadataRecord] = []
-    answers = [
+    results = [
         PartitionsCreation(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         for name, count in times.items()
         if count > 1
@@ -277,10 +277,10 @@ def create_partitions(
         try:
             records += _added_partitions(image, wanted, context)
         except ApiError as refusal:
-            answers.append(PartitionsCreation(wanted.name, refusal.code, message_of(refusal)))
+            results.append(PartitionsCreation(wanted.name, refusal.code, message_of(refusal)))
         else:
-            answers.append(PartitionsCreation(wanted.name))
-    return Decision(tuple(answers), () if command.validate_only else records)
+            results.append(PartitionsCreation(wanted.name))
+    return Decision(tuple(results), () if command.validate_only else records)
 
 
 def _added_partitions(

@@ -112,10 +112,10 @@ class BatchSender:
             else:
                 by_node.setdefault(node, []).append(batches[0])
         asks = [(self._request(node, batches), batches) for node, batches in by_node.items()]
-        answers = [(self._client.requests.submit(ask), batches) for ask, batches in asks]
-        for answer, batches in answers:
+        pending = [(self._client.requests.submit(ask), batches) for ask, batches in asks]
+        for future, batches in pending:
             try:
-                outcome = await answer
+                outcome = await future
             except HeadraceError as error:
                 known = failure_outcome(error)
                 for batch in batches:

@@ -253,7 +253,7 @@ class SocketConnection(asyncio.BufferedProtocol):
         if self.is_closed:
             return
         waiting: list[ResponseFuture] = [call.waiter for call in self._state.fail()]
-        waiting += [answer for _, answer in self._early]
+        waiting += [waiter for _, waiter in self._early]
         self._early = []
         if self._timer is not None:
             self._timer.cancel()

@@ -56,7 +56,7 @@ class TextSession:
         responses = await asyncio.gather(
             *(self._produce(topic, records) for topic, records in by_topic.items())
         )
-        lines = {topic: iter(answer) for topic, answer in zip(by_topic, responses, strict=True)}
+        lines = {topic: iter(response) for topic, response in zip(by_topic, responses, strict=True)}
         return b"".join(next(lines[topic]) for topic, _ in run)
 
     async def _produce(self, topic: str, records: Sequence[OutRecord]) -> list[bytes]:

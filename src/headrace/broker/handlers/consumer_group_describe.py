@@ -26,7 +26,7 @@ def consumer_group_describe(ctx: RequestContext, request: ConsumerGroupDescribeR
             error = ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             refused.append(describe_error(group_id, error))
 
-    def answer(groups: list[DescribedGroup]) -> None:
+    def reply(groups: list[DescribedGroup]) -> None:
         shown = [_shown(ctx, group) for group in groups]
         for group in shown:
             group.authorized_operations = (
@@ -36,7 +36,7 @@ def consumer_group_describe(ctx: RequestContext, request: ConsumerGroupDescribeR
             )
         ctx.reply(ConsumerGroupDescribeResponse(groups=refused + shown))
 
-    ctx.services.groups.describe_consumer_groups(allowed, answer)
+    ctx.services.groups.describe_consumer_groups(allowed, reply)
 
 
 def _shown(ctx: RequestContext, group: DescribedGroup) -> DescribedGroup:

@@ -61,7 +61,7 @@ def _command(topic: CreatableTopic) -> TopicToCreate:
 
 
 def _shape(ctx: RequestContext, result: TopicCreation) -> CreatableTopicResult:
-    answer = CreatableTopicResult(
+    response = CreatableTopicResult(
         name=result.name,
         topic_id=result.topic_id,
         error_code=result.error,
@@ -72,13 +72,13 @@ def _shape(ctx: RequestContext, result: TopicCreation) -> CreatableTopicResult:
         configs=[],
     )
     if result.error:
-        return answer
+        return response
     if not ctx.allows(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name):
-        answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        answer.num_partitions = answer.replication_factor = -1
-        answer.configs = None
-        return answer
-    answer.configs = [
+        response.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        response.num_partitions = response.replication_factor = -1
+        response.configs = None
+        return response
+    response.configs = [
         CreatableTopicConfigs(
             name=entry.name,
             value=entry.value,
@@ -88,4 +88,4 @@ def _shape(ctx: RequestContext, result: TopicCreation) -> CreatableTopicResult:
         )
         for entry in topic_configs.describe(result.configs, ctx.services.config)
     ]
-    return answer
+    return response

@@ -24,8 +24,8 @@ def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> None:
             refused.append(DeletableGroupResult(group_id=group_id, error_code=code))
     request.groups_names = allowed
 
-    def answer(response: DeleteGroupsResponse) -> None:
+    def reply(response: DeleteGroupsResponse) -> None:
         response.results = refused + response.results
         ctx.reply(response)
 
-    ctx.services.groups.delete_groups(request, answer)
+    ctx.services.groups.delete_groups(request, reply)

@@ -60,23 +60,25 @@ async def delete_records(
         await ctx.services.replicas.checkpoint_log_starts()
     except StorageError as error:
         # Not to be read any more, but a crash could bring them back: the client shall ask again.
-        for answer in (each for topic in topics for each in topic.partitions):
-            if not answer.error_code:
-                answer.error_code, answer.low_watermark = error.code, -1
+        for response in (each for topic in topics for each in topic.partitions):
+            if not response.error_code:
+                response.error_code, response.low_watermark = error.code, -1
     return DeleteRecordsResponse(topics=topics)
 
 
 def _delete(
     ctx: RequestContext, topic: str, wanted: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
-    answer = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
+    response = DeleteRecordsPartitionResult(
+        partition_index=wanted.partition_index, low_watermark=-1
+    )
     try:
         if not ctx.allows(AclOperation.DELETE, ResourceType.TOPIC, topic):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = ctx.services.replicas.require(topic, wanted.partition_index)
-        answer.low_watermark = partition.delete_records_before(
+        response.low_watermark = partition.delete_records_before(
             None if wanted.offset == UP_TO_HIGH_WATERMARK else Offset(wanted.offset)
         )
     except HeadraceError as error:
-        answer.error_code = error.code
-    return answer
+        response.error_code = error.code
+    return response

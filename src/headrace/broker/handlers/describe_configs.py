@@ -56,7 +56,7 @@ def _describe(
     resource: DescribeConfigsResource,
     wanted: frozenset[str],
 ) -> DescribeConfigsResult:
-    answer = DescribeConfigsResult(
+    response = DescribeConfigsResult(
         error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
@@ -68,13 +68,13 @@ def _describe(
         )
         entries = _entries(ctx, resource)
     except HeadraceError as error:
-        answer.error_code = error.code
-        answer.error_message = "" if error.message == error.code.name else error.message
-        return answer
-    answer.configs = [
+        response.error_code = error.code
+        response.error_message = "" if error.message == error.code.name else error.message
+        return response
+    response.configs = [
         _shape(request, entry) for entry in entries if not wanted or entry.name in wanted
     ]
-    return answer
+    return response
 
 
 def _entries(ctx: RequestContext, resource: DescribeConfigsResource) -> list[ConfigEntry]:

@@ -25,7 +25,7 @@ def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -> None
         else:
             refused.append(describe_error(group_id, ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)))
 
-    def answer(groups: list[DescribedGroup]) -> None:
+    def reply(groups: list[DescribedGroup]) -> None:
         for group in groups:
             group.authorized_operations = (
                 authorized_operations(ctx, ResourceType.GROUP, group.group_id)
@@ -34,4 +34,4 @@ def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -> None
             )
         ctx.reply(DescribeGroupsResponse(groups=refused + groups))
 
-    ctx.services.groups.describe(allowed, ctx.api_version, answer)
+    ctx.services.groups.describe(allowed, ctx.api_version, reply)

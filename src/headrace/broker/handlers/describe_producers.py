@@ -34,28 +34,28 @@ def describe_producers(
 
 
 def _partition_response(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
-    answer = PartitionResponse(partition_index=index, active_producers=[])
+    partition_response = PartitionResponse(partition_index=index, active_producers=[])
     if not ctx.allows(AclOperation.READ, ResourceType.TOPIC, topic):
-        answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return answer
+        partition_response.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return partition_response
     try:
         partition = ctx.services.replicas.require(topic, index)
     except ApiError as error:
         problem = name_problem(topic)
         if problem is not None:
-            answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
-            answer.error_message = problem
-            return answer
-        answer.error_code = error.code
+            partition_response.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            partition_response.error_message = problem
+            return partition_response
+        partition_response.error_code = error.code
         if topic not in ctx.services.metadata.image.topics:
-            answer.error_message = "This server does not host this topic-partition."
-        return answer
+            partition_response.error_message = "This server does not host this topic-partition."
+        return partition_response
     try:
         producers = partition.log.producers
     except StorageError as error:
-        answer.error_code, answer.error_message = error.code, str(error)
-        return answer
-    answer.active_producers = [
+        partition_response.error_code, partition_response.error_message = error.code, str(error)
+        return partition_response
+    partition_response.active_producers = [
         ProducerState(
             producer_id=producer_id,
             producer_epoch=producer.epoch,
@@ -66,4 +66,4 @@ def _partition_response(ctx: RequestContext, topic: str, index: int) -> Partitio
         )
         for producer_id, producer in producers
     ]
-    return answer
+    return partition_response

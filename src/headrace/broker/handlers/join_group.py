@@ -18,7 +18,7 @@ def join_group(ctx: RequestContext, request: JoinGroupRequest) -> None:
     if ctx.api_version == 0:
         request.rebalance_timeout_ms = request.session_timeout_ms
 
-    def answer(outcome: Message | ApiError) -> None:
+    def respond(outcome: Message | ApiError) -> None:
         if isinstance(outcome, ApiError):
             response = _refused(request, outcome.code)
         else:
@@ -28,7 +28,7 @@ def join_group(ctx: RequestContext, request: JoinGroupRequest) -> None:
             response.protocol_name = ""
         ctx.reply(response)
 
-    reply = TimedReply(ctx, answer)
+    reply = TimedReply(ctx, respond)
     try:
         ctx.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
         ctx.services.groups.join(request, client_info(ctx, request.group_instance_id), reply)

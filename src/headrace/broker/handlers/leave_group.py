@@ -26,7 +26,7 @@ def leave_group(ctx: RequestContext, request: LeaveGroupRequest) -> None:
     if ctx.api_version < SEVERAL_SINCE:
         request.members = [MemberIdentity(member_id=request.member_id)]
 
-    def answer(outcome: Message | ApiError) -> None:
+    def reply(outcome: Message | ApiError) -> None:
         if isinstance(outcome, ApiError):
             response = _refused(request, outcome)
         else:
@@ -37,9 +37,9 @@ def leave_group(ctx: RequestContext, request: LeaveGroupRequest) -> None:
         ctx.reply(response)
 
     try:
-        ctx.services.groups.leave(request, answer)
+        ctx.services.groups.leave(request, reply)
     except ApiError as error:
-        answer(error)
+        reply(error)
 
 
 def _refused(request: LeaveGroupRequest, error: ApiError) -> LeaveGroupResponse:

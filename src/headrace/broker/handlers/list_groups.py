@@ -17,7 +17,7 @@ def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> None:
     """All groups for whoever may see the cluster, otherwise those the client may see."""
     sees_all = ctx.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
 
-    def answer(response: ListGroupsResponse) -> None:
+    def reply(response: ListGroupsResponse) -> None:
         if not sees_all:
             response.groups = [
                 group
@@ -26,4 +26,4 @@ def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> None:
             ]
         ctx.reply(response)
 
-    ctx.services.groups.list_groups(request, answer)
+    ctx.services.groups.list_groups(request, reply)

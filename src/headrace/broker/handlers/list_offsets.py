@@ -55,22 +55,22 @@ async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> List
     topics = []
     for topic in request.topics:
         allowed = ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
-        answers = []
+        responses = []
         for wanted in {each.partition_index: each for each in topic.partitions}.values():
-            answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
-            answers.append(answer)
+            response = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+            responses.append(response)
             try:
                 if not allowed:
                     raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 if named[topic.name, wanted.partition_index] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST)
-                await _fill_response(ctx, request, topic.name, wanted, answer)
+                await _fill_response(ctx, request, topic.name, wanted, response)
             except HeadraceError as error:
-                answer.error_code = error.code
-                if answer.error_code == ErrorCode.OFFSET_NOT_AVAILABLE and ctx.api_version < 5:
+                response.error_code = error.code
+                if response.error_code == ErrorCode.OFFSET_NOT_AVAILABLE and ctx.api_version < 5:
                     # An older client knows only this one of those that it shall try again.
-                    answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+                    response.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=responses))
     return ListOffsetsResponse(topics=topics)
 
 
@@ -79,7 +79,7 @@ async def _fill_response(
     request: ListOffsetsRequest,
     topic: str,
     wanted: ListOffsetsPartition,
-    answer: ListOffsetsPartitionResponse,
+    response: ListOffsetsPartitionResponse,
 ) -> None:
     timestamp = wanted.timestamp
     if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _SINCE.get(timestamp, 0):
@@ -89,16 +89,16 @@ async def _fill_response(
     log = partition.log
     isolation = _isolation(request)
     if timestamp == LATEST:
-        answer.offset = partition.latest_offset(isolation)
-        answer.leader_epoch = partition.leader_epoch
+        response.offset = partition.latest_offset(isolation)
+        response.leader_epoch = partition.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-        answer.offset = log.log_start_offset
-        answer.leader_epoch = log.epoch_for_offset(log.log_start_offset)
+        response.offset = log.log_start_offset
+        response.leader_epoch = log.epoch_for_offset(log.log_start_offset)
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
         end = partition.visible_end(isolation)
         found = await ctx.services.disk_reads.run(partial(_by_time, log, timestamp, end))
         if found is not None:
-            answer.offset, answer.timestamp, answer.leader_epoch = found
+            response.offset, response.timestamp, response.leader_epoch = found
         else:
             # It may lie in what is not yet known to be committed.
             partition.latest_offset(isolation)

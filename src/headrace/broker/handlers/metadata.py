@@ -62,10 +62,10 @@ def _topics(ctx: RequestContext, request: MetadataRequest) -> list[MetadataRespo
         ]
     creatable: list[str] = []
     once = {(topic.topic_id, topic.name): topic for topic in asked}
-    answers = [_one(ctx, request, topic, creatable) for topic in once.values()]
+    responses = [_one(ctx, request, topic, creatable) for topic in once.values()]
     if creatable:
         ctx.services.auto_topic_creation.create(creatable)
-    return answers
+    return responses
 
 
 def _one(

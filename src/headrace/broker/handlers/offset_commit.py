@@ -37,7 +37,7 @@ def offset_commit(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCo
         return OffsetCommitResponse(topics=refused)
     request.topics = good
 
-    def answer(outcome: Message | ApiError) -> None:
+    def reply(outcome: Message | ApiError) -> None:
         if isinstance(outcome, ApiError):
             response = _refuse(request, outcome.code, None)
         else:
@@ -48,9 +48,9 @@ def offset_commit(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCo
         ctx.reply(response)
 
     try:
-        ctx.services.groups.commit(request, ctx.api_version, answer)
+        ctx.services.groups.commit(request, ctx.api_version, reply)
     except ApiError as error:
-        answer(error)
+        reply(error)
     return None
 
 

@@ -46,7 +46,7 @@ def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDe
         return OffsetDeleteResponse(topics=list(refused.values()))
     request.topics = good
 
-    def answer(outcome: Message | ApiError) -> None:
+    def reply(outcome: Message | ApiError) -> None:
         if isinstance(outcome, ApiError):
             ctx.reply(_refuse(request, outcome.code, None))
             return
@@ -58,7 +58,7 @@ def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDe
         outcome.topics = list(refused.values())
         ctx.reply(outcome)
 
-    ctx.services.groups.delete_offsets(request, answer)
+    ctx.services.groups.delete_offsets(request, reply)
     return None
 
 

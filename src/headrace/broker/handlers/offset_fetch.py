@@ -35,7 +35,7 @@ def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> None:
     asked = request.groups if ctx.api_version >= SEVERAL_SINCE else [_as_group(request)]
     partial = [_RequestedGroup(ctx, group) for group in _groups_once(asked)]
 
-    def answer(found: list[OffsetFetchResponseGroup]) -> None:
+    def reply(found: list[OffsetFetchResponseGroup]) -> None:
         by_place = iter(found)
         groups = [
             each.response(next(by_place) if each.allowed is not None else None) for each in partial
@@ -45,9 +45,7 @@ def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> None:
         else:
             ctx.reply(_as_single(ctx, request, groups[0]))
 
-    ctx.services.groups.fetch(
-        [each.allowed for each in partial if each.allowed is not None], answer
-    )
+    ctx.services.groups.fetch([each.allowed for each in partial if each.allowed is not None], reply)
 
 
 class _RequestedGroup:

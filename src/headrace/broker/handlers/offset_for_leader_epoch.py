@@ -35,15 +35,15 @@ def offset_for_leader_epoch(
 def _partition_response(
     ctx: RequestContext, topic: str, wanted: OffsetForLeaderPartition
 ) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=wanted.partition)
+    response = EpochEndOffset(partition=wanted.partition)
     try:
         if not ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = ctx.services.replicas.require(topic, wanted.partition)
         partition.require_leader(wanted.current_leader_epoch)
-        answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(
+        response.leader_epoch, response.end_offset = partition.log.end_offset_for_epoch(
             LeaderEpoch(wanted.leader_epoch)
         )
     except HeadraceError as error:
-        answer.error_code = error.code
-    return answer
+        response.error_code = error.code
+    return response

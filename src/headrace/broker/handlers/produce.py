@@ -88,28 +88,28 @@ def _append_each(
             topic.name,
             topic.topic_id,
         )
-        answers: list[PartitionProduceResponse] = []
+        results: list[PartitionProduceResponse] = []
         response.responses.append(
             TopicProduceResponse(
-                name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+                name=topic.name, topic_id=topic.topic_id, partition_responses=results
             )
         )
         for data in topic.partition_data:
             yield
-            answer = PartitionProduceResponse(
+            result = PartitionProduceResponse(
                 index=data.index, error_code=refused, base_offset=-1, log_start_offset=-1
             )
-            answers.append(answer)
+            results.append(result)
             if refused:
                 work.failed = True
                 continue
             try:
                 partition = ctx.services.replicas.require(name, data.index)
             except ApiError as error:
-                answer.error_code = error.code
+                result.error_code = error.code
                 work.failed = True
                 continue
-            work.append(partition, cast(memoryview, data.records or _NOTHING), answer)
+            work.append(partition, cast(memoryview, data.records or _NOTHING), result)
 
 
 def admit_topic(
@@ -182,17 +182,17 @@ class _BatchAppender:
         self.deferred: list[tuple[Partition, memoryview, PartitionProduceResponse]] = []
 
     def append(
-        self, partition: Partition, records: memoryview, answer: PartitionProduceResponse
+        self, partition: Partition, records: memoryview, result: PartitionProduceResponse
     ) -> None:
         # The first is never put off, or a busy machine would put off every request.
         turn_is_over = self._has_appended and self._ctx.services.time_slice.is_over()
         self._has_appended = True
-        if self.deferred or turn_is_over or not self._append_now(partition, records, answer):
+        if self.deferred or turn_is_over or not self._append_now(partition, records, result):
             # A copy: the buffer of the connection is used again as soon as this call is over.
-            self.deferred.append((partition, memoryview(bytearray(records)), answer))
+            self.deferred.append((partition, memoryview(bytearray(records)), result))
 
     def _append_now(
-        self, partition: Partition, records: memoryview, answer: PartitionProduceResponse
+        self, partition: Partition, records: memoryview, result: PartitionProduceResponse
     ) -> bool:
         """Whether it was appended or refused; if not, it has to wait and nothing was done."""
         ctx = self._ctx
@@ -206,27 +206,27 @@ class _BatchAppender:
                 budget=ctx.services.record_work,
             )
         except HeadraceError as error:
-            self._refused(error, partition, answer)
+            self._refused(error, partition, result)
         except OverBudget:
             return False
         else:
-            self._appended(info, partition, answer)
+            self._appended(info, partition, result)
         return True
 
     async def append_deferred(self, response: ProduceResponse) -> None:
         ctx = self._ctx
-        async for partition, records, answer in in_time_slices(
+        async for partition, records, result in in_time_slices(
             self.deferred, ctx.services.time_slice
         ):
             try:
                 self._require_unchanged(partition)
-                if self._append_now(partition, records, answer):
+                if self._append_now(partition, records, result):
                     continue
                 info = await self._append_in_worker(partition, records)
             except HeadraceError as error:
-                self._refused(error, partition, answer)
+                self._refused(error, partition, result)
             else:
-                self._appended(info, partition, answer)
+                self._appended(info, partition, result)
         answered = self.finish(response)
         if answered is not None:
             ctx.reply(answered)
@@ -280,17 +280,17 @@ class _BatchAppender:
         ctx.reply(response)
 
     def _appended(
-        self, info: AppendInfo, partition: Partition, answer: PartitionProduceResponse
+        self, info: AppendInfo, partition: Partition, result: PartitionProduceResponse
     ) -> None:
         self.appended_to = partition
-        fill_appended(info, answer)
+        fill_appended(info, result)
         if must_wait(partition, info, self._request.acks):
             if self._delayed is None:
                 self._delayed = DelayedProduce()
-            self._delayed.wait_for(partition, info, answer, self._ctx.connection)
+            self._delayed.wait_for(partition, info, result, self._ctx.connection)
 
     def _refused(
-        self, error: HeadraceError, partition: Partition, answer: PartitionProduceResponse
+        self, error: HeadraceError, partition: Partition, result: PartitionProduceResponse
     ) -> None:
         self.failed = True
-        fill_error(error, partition, answer)
+        fill_error(error, partition, result)

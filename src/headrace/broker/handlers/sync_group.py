@@ -24,7 +24,7 @@ def sync_group(ctx: RequestContext, request: SyncGroupRequest) -> None:
     ):
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     ctx.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
-    answer = reply_callback(ctx, request, _refuse)
-    reply = TimedReply(ctx, answer)
+    respond = reply_callback(ctx, request, _refuse)
+    reply = TimedReply(ctx, respond)
     ctx.services.groups.sync(request, reply)
     reply.pause_timer_unless_decided()

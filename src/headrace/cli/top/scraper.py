@@ -53,8 +53,8 @@ class Scraper:
         if self._url is None or time.monotonic() < self._retry_at:
             return None
         try:
-            with urlopen(self._url, timeout=TIMEOUT_SECONDS) as answer:
-                text = answer.read(BYTES_MAX).decode(errors="replace")
+            with urlopen(self._url, timeout=TIMEOUT_SECONDS) as response:
+                text = response.read(BYTES_MAX).decode(errors="replace")
                 found = parse_metrics(text, cluster_id, time.monotonic())
             reason = "no metrics of this cluster"
         except (OSError, HTTPException) as error:

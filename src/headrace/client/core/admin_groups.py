@@ -116,10 +116,10 @@ def _describe_consumer_groups(
         limit = session.settings.request_timeout_ms
         return SendRequest(node, request, ConsumerGroupDescribeResponse, limit)
 
-    def read(answer: Message) -> dict[str, GroupDescription | HeadraceError | None]:
-        assert isinstance(answer, ConsumerGroupDescribeResponse)
+    def read(response: Message) -> dict[str, GroupDescription | HeadraceError | None]:
+        assert isinstance(response, ConsumerGroupDescribeResponse)
         found: dict[str, GroupDescription | HeadraceError | None] = {}
-        for group in answer.groups:
+        for group in response.groups:
             if group.error_code in _OTHER_KIND:
                 found[group.group_id] = None
             elif group.error_code:
@@ -142,10 +142,10 @@ def _describe_classic_groups(
             node, request, DescribeGroupsResponse, session.settings.request_timeout_ms
         )
 
-    def read(answer: Message) -> dict[str, GroupDescription | HeadraceError | None]:
-        assert isinstance(answer, DescribeGroupsResponse)
+    def read(response: Message) -> dict[str, GroupDescription | HeadraceError | None]:
+        assert isinstance(response, DescribeGroupsResponse)
         found: dict[str, GroupDescription | HeadraceError | None] = {}
-        for group in answer.groups:
+        for group in response.groups:
             # Before v6 a group that does not exist is described as a dead one.
             is_missing = group.error_code == ErrorCode.GROUP_ID_NOT_FOUND
             if is_missing or (not group.error_code and group.group_state == "Dead"):
@@ -168,11 +168,11 @@ def delete_groups(session: Session, groups: Collection[str]) -> ClientOperation[
         request = DeleteGroupsRequest(groups_names=list(asked))
         return SendRequest(node, request, DeleteGroupsResponse, session.settings.request_timeout_ms)
 
-    def read(answer: Message) -> dict[str, HeadraceError | None]:
-        assert isinstance(answer, DeleteGroupsResponse)
+    def read(response: Message) -> dict[str, HeadraceError | None]:
+        assert isinstance(response, DeleteGroupsResponse)
         return {
             result.group_id: _deletion_error(result.group_id, result.error_code)
-            for result in answer.results
+            for result in response.results
         }
 
     yield from per_group(session, groups, make_request, read)

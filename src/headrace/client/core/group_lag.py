@@ -93,14 +93,14 @@ def _known_offsets(
         if attempt:
             yield Sleep(session.backoff.delay_ms(attempt))
         leaders = yield from _leaders(session, missing)
-        answers: list[Message | HeadraceError] = yield SendAll(
+        responses: list[Message | HeadraceError] = yield SendAll(
             [_ask_offsets(session, node, each, timestamp) for node, each in leaders.items()]
         )
-        for answer, asked in zip(answers, leaders.values(), strict=True):
-            if isinstance(answer, HeadraceError):
+        for response, asked in zip(responses, leaders.values(), strict=True):
+            if isinstance(response, HeadraceError):
                 session.cluster.mark_stale({each.topic for each in asked})
             else:
-                found.update(_read_offsets(session, answer))
+                found.update(_read_offsets(session, response))
         if len(found) == len(set(partitions)) or not leaders:
             break
     return found
@@ -142,10 +142,10 @@ def _ask_offsets(
     return SendRequest(node, request, ListOffsetsResponse, limit, version_min=1)
 
 
-def _read_offsets(session: Session, answer: Message) -> dict[TopicPartition, int]:
-    assert isinstance(answer, ListOffsetsResponse)
+def _read_offsets(session: Session, response: Message) -> dict[TopicPartition, int]:
+    assert isinstance(response, ListOffsetsResponse)
     found: dict[TopicPartition, int] = {}
-    for topic in answer.topics:
+    for topic in response.topics:
         for part in topic.partitions:
             if part.error_code:
                 session.cluster.mark_stale([topic.name])

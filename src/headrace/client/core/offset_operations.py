@@ -116,11 +116,11 @@ def fetch_all_offsets(
         )
 
     def read(
-        answer: Message,
+        response: Message,
     ) -> dict[str, dict[TopicPartition, CommittedOffset] | HeadraceError]:
-        assert isinstance(answer, OffsetFetchResponse)
+        assert isinstance(response, OffsetFetchResponse)
         found: dict[str, dict[TopicPartition, CommittedOffset] | HeadraceError] = {}
-        for group in answer.groups:
+        for group in response.groups:
             try:
                 found[group.group_id] = _read_offsets(session, group)
             except HeadraceError as error:

@@ -23,7 +23,7 @@ def leave(
         )
         for each in members
     ]
-    if any(answer.error_code == ErrorCode.NONE for answer in responses):
+    if any(each.error_code == ErrorCode.NONE for each in responses):
         if group.state is State.PREPARING_REBALANCE:
             maybe_complete_join(group, result)
         elif group.state is not State.EMPTY:
