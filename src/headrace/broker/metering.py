@@ -80,6 +80,14 @@ class ApiMetrics:
         self.now = request_metrics.now
         self._count_errors: CountErrors | None = None
 
+    def count_time(self, started: float) -> float:
+        """Count a request without an error; the seconds it took."""
+        seconds = self.now() - started
+        times = self.times
+        times.counts[bisect_left(SECONDS_BOUNDS, seconds)] += 1
+        times.total += seconds
+        return seconds
+
     def count_request(self, request: TimedRequest, response: Message | None) -> None:
         """Count one request; runs for every single one, so `observe` is written out here."""
         seconds = self.now() - request.started

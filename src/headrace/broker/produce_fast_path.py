@@ -12,7 +12,7 @@ which may have put its own offset into the batch by then. Only what succeeds is 
 from collections.abc import Sequence
 from functools import partial
 from struct import Struct
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from headrace.broker import leader_hints
 from headrace.broker.connection import Connection, ResponseSlot
@@ -46,12 +46,15 @@ _LOG_START_SINCE: Final = 5
 _NO_TAGS: Final = memoryview(b"\0\0\0")
 _HEAD: Final = Struct(">Ii").unpack_from
 _LENGTH: Final = Struct(">i").unpack_from
-_PREFIX: Final = Struct(">ii").pack
+_LENGTH_SIZE: Final = 4
 _CORRELATION_END: Final = 8
 _INT: Final = Struct(">i").pack
 # Values that stand out in an encoded response, to find the blanks by.
 _BASE_OFFSET, _APPEND_TIME, _LOG_START = 0x5A17_0000_DEAD_0001, 0x5A17_0000_DEAD_0002, 1
 _THROTTLE: Final = 0x5A17_0003
+
+# Of a response: its length, and the bytes before, between and behind the blanks.
+_Parts = tuple[int, bytes, bytes, bytes]
 
 
 class _RepeatedRequest:
@@ -87,17 +90,14 @@ class ProduceFastPath:
 
     __slots__ = (
         "_acks",
-        "_after",
-        "_before",
-        "_blanks",
         "_head",
         "_header",
         "_length_at",
         "_metrics",
-        "_middle",
+        "_pack",
+        "_parts",
         "_repeated_bytes",
         "_services",
-        "_size",
         "_target",
         "_timeout_seconds",
         "_version",
@@ -127,10 +127,8 @@ class ProduceFastPath:
         self._length_at = len(frame) - trailer - len(records) - length_size
         self._head = _HEAD(frame)[0]
         self._repeated_bytes = bytes(frame[_CORRELATION_END : self._length_at])
-        self._before, self._blanks, self._middle, self._after = _response_with_blanks(
-            request, version
-        )
-        self._size = 4 + len(self._before) + self._blanks.size + len(self._after)
+        frame_layout, self._parts = _response_with_blanks(request, version)
+        self._pack = frame_layout.pack
 
     def serve(self, connection: Connection, frame: memoryview) -> bool:
         """Append and answer, if this is the same request once more; else nothing happens."""
@@ -153,7 +151,6 @@ class ProduceFastPath:
         )
         if partition is None:
             return False
-        request = _RepeatedRequest(connection, self._header, correlation_id, started, len(frame))
         try:
             info = append_produced(
                 partition,
@@ -166,6 +163,7 @@ class ProduceFastPath:
         except HeadraceError as error:
             response = self._partition_response()
             fill_error(error, partition, response)
+            request = self._request(connection, correlation_id, started, frame)
             self._respond(request, connection.reserve_slot(), response)
         except OverBudget:
             return False
@@ -173,6 +171,7 @@ class ProduceFastPath:
             if must_wait(partition, info, acks):
                 response = self._partition_response()
                 fill_appended(info, response)
+                request = self._request(connection, correlation_id, started, frame)
                 slot = connection.reserve_slot()
                 delayed = DelayedProduce()
                 delayed.wait_for(partition, info, response, connection)
@@ -181,8 +180,16 @@ class ProduceFastPath:
             else:
                 first, _, time_ms, log_start, _ = info
                 connection.send_in_turn(self._frame(correlation_id, first, time_ms, log_start))
-                metrics.count_request(request, None)
+                seconds = metrics.count_time(started)
+                if seconds > metrics.log_threshold_seconds:
+                    request = self._request(connection, correlation_id, started, frame)
+                    metrics.log_request(request, seconds)
         return True
+
+    def _request(
+        self, connection: Connection, correlation_id: int, started: float, frame: memoryview
+    ) -> _RepeatedRequest:
+        return _RepeatedRequest(connection, self._header, correlation_id, started, len(frame))
 
     def _partition_response(self) -> PartitionProduceResponse:
         return PartitionProduceResponse(index=self._target[2], base_offset=-1, log_start_offset=-1)
@@ -233,13 +240,22 @@ class ProduceFastPath:
 
     def _frame(self, correlation_id: int, base_offset: int, time_ms: int, log_start: int) -> bytes:
         """The whole response to a batch that is where it should be."""
+        size, before, middle, after = self._parts
         if self._version >= _LOG_START_SINCE:
-            filled = self._blanks.pack(
-                base_offset, time_ms, log_start, self._middle, NO_THROTTLE_MS
+            return self._pack(
+                size,
+                correlation_id,
+                before,
+                base_offset,
+                time_ms,
+                log_start,
+                middle,
+                NO_THROTTLE_MS,
+                after,
             )
-        else:
-            filled = self._blanks.pack(base_offset, time_ms, self._middle, NO_THROTTLE_MS)
-        return b"".join((_PREFIX(self._size, correlation_id), self._before, filled, self._after))
+        return self._pack(
+            size, correlation_id, before, base_offset, time_ms, middle, NO_THROTTLE_MS, after
+        )
 
 
 class ProduceState(Protocol):
@@ -279,18 +295,8 @@ def _length_size(length: int) -> int:
     return max(1, ((length + 1).bit_length() + 6) // 7)
 
 
-class _Template(NamedTuple):
-    """A response's bytes behind the correlation id."""
-
-    before: bytes
-    blanks: Struct
-    """Of base offset, append time, log start, the bytes that follow them, and throttle time."""
-    middle: bytes
-    after: bytes
-
-
-def _response_with_blanks(request: ProduceRequest, version: int) -> _Template:
-    """The response to a batch that was appended, as the encoder lays it out."""
+def _response_with_blanks(request: ProduceRequest, version: int) -> tuple[Struct, _Parts]:
+    """The frame of the response to a batch that was appended, as the encoder lays it out."""
     topic = request.topic_data[0]
     example = ProduceResponse(
         responses=[
@@ -316,5 +322,6 @@ def _response_with_blanks(request: ProduceRequest, version: int) -> _Template:
     middle, also_found, after = rest.partition(_INT(_THROTTLE))
     assert found, "the response's layout has changed"
     assert also_found, "the response's layout has changed"
-    blanks = Struct(f"{offsets.format}{len(middle)}si")
-    return _Template(before[_CORRELATION_END:], blanks, middle, after)
+    before = before[_CORRELATION_END:]
+    layout = f"ii{len(before)}s{offsets.format[1:]}{len(middle)}si{len(after)}s"
+    return Struct(">" + layout), (len(frame) - _LENGTH_SIZE, before, middle, after)
