@@ -52,28 +52,63 @@ async def load(
             return False
         if not data:
             break
-        for header, record in _records(memoryview(data), position):
-            _replay(shard, decoder, header, record, partition)
-            left -= 1
-            if not left:
-                left = RECORDS_PER_SLICE
-                await asyncio.sleep(0)
-                if not is_wanted():
-                    return False
+        for header, records in _batches(memoryview(data)):
+            replay = _replay_of(header, shard, decoder)
+            for record in records:
+                if record.offset < position or record.key is None:
+                    continue
+                try:
+                    replay(record.key, record.value)
+                except Exception as error:
+                    # Whatever it is: one record must not take the whole shard with it.
+                    _log_skipped(partition, record, error)
+                left -= 1
+                if not left:
+                    left = RECORDS_PER_SLICE
+                    await asyncio.sleep(0)
+                    if not is_wanted():
+                        return False
         position = _end(data)
     return is_wanted()
 
 
-def _records(data: memoryview, position: Offset) -> Iterator[tuple[BatchHeader, Record]]:
+def _batches(data: memoryview) -> Iterator[tuple[BatchHeader, Iterator[Record]]]:
     for at, header in iterate_headers(data):
         if not crc_matches(data, at, header):
             # A group that goes on from a wrong offset is worse than one that has to wait.
             raise CorruptBatch(
                 f"the batch at offset {header.base_offset} does not match its checksum"
             )
-        for record in decode_payload(record_payload(data, header, at), header):
-            if record.offset >= position:
-                yield header, record
+        yield header, decode_payload(record_payload(data, header, at), header)
+
+
+def _replay_of(
+    header: BatchHeader, shard: CoordinatorShard[R, Any], decoder: RecordDecoder[R]
+) -> Callable[[bytes, bytes | None], None]:
+    """What is to be done with each record of a batch, by its key and value."""
+    producer_id = header.producer_id if header.is_transactional else -1
+
+    def replay_control(key: bytes, _: bytes | None) -> None:
+        _, kind = _CONTROL_KEY.unpack_from(key)
+        if kind in (ControlType.ABORT, ControlType.COMMIT):
+            is_commit = kind == ControlType.COMMIT
+            shard.replay_marker(header.producer_id, header.producer_epoch, is_commit)
+
+    def replay(key: bytes, value: bytes | None) -> None:
+        record = decoder.decode(key, value)
+        if record is not None:
+            shard.replay(record, producer_id)
+
+    return replay_control if header.is_control else replay
+
+
+def _log_skipped(partition: Partition, record: Record, error: Exception) -> None:
+    logger.error(
+        "skipped a record: partition=%s offset=%d error=%s",
+        partition.id,
+        record.offset,
+        repr(error),
+    )
 
 
 def _end(data: bytes) -> Offset:
@@ -92,34 +127,3 @@ async def _read(log: PartitionLog, position: Offset, end: Offset, in_worker: InW
         except NotInPageCache as missing:
             await in_worker(missing.load)
     return log.read(position, READ_BYTES, end)
-
-
-def _replay(
-    shard: CoordinatorShard[R, Any],
-    decoder: RecordDecoder[R],
-    header: BatchHeader,
-    record: Record,
-    partition: Partition,
-) -> None:
-    if record.key is None:
-        return
-    try:
-        if header.is_control:
-            _replay_control(shard, header, record.key)
-            return
-        decoded = decoder.decode(record.key, record.value)
-        if decoded is not None:
-            shard.replay(decoded, header.producer_id if header.is_transactional else -1)
-    except Exception as error:  # whatever it is: one record must not take the whole shard with it
-        logger.error(
-            "skipped a record: partition=%s offset=%d error=%s",
-            partition.id,
-            record.offset,
-            repr(error),
-        )
-
-
-def _replay_control(shard: CoordinatorShard[R, Any], header: BatchHeader, key: bytes) -> None:
-    _, kind = _CONTROL_KEY.unpack_from(key)
-    if kind in (ControlType.ABORT, ControlType.COMMIT):
-        shard.replay_marker(header.producer_id, header.producer_epoch, kind == ControlType.COMMIT)

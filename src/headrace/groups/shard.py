@@ -90,7 +90,7 @@ class GroupShard:
         Whoever wrote the marker has seen to it that the producer's epoch is the right one.
         """
         for offset in self.pending_offsets.end(producer_id, commit=commit):
-            self._put_offset(*offset)
+            self._store_offset(*offset)
 
     def put_offset(
         self, group_id: str, partition: TopicPartition, committed: OffsetAndMetadata
@@ -98,9 +98,12 @@ class GroupShard:
         """What the record of a commit does."""
         if self.pending_offsets.producers:
             self.pending_offsets.drop_older(group_id, partition)
-        self._put_offset(group_id, partition, committed)
+        if group_id in self.groups:
+            self.offsets.put(group_id, partition, committed)
+        else:
+            self._store_offset(group_id, partition, committed)
 
-    def _put_offset(
+    def _store_offset(
         self, group_id: str, partition: TopicPartition, committed: OffsetAndMetadata
     ) -> None:
         if group_id not in self.groups:
