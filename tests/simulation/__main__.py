@@ -4,7 +4,8 @@ python -m tests.simulation run 0:100            seeds, and how fast they went
 python -m tests.simulation run 17 --plan FILE   one seed with the plan in a file (- for stdin)
 python -m tests.simulation shrink 17            the smallest plan that still fails, printed
 
-`--nodes 3` runs three nodes, each with clients of its own.
+`--nodes 3` runs three nodes, each with clients of its own; `--groups classic` (or consumer) has a
+group among them.
 """
 
 import argparse
@@ -17,7 +18,6 @@ from time import process_time
 
 from tests.simulation.faults import FaultPlan, shrink
 from tests.simulation.world import World
-from tests.support.history_checks import check
 
 Build = Callable[[int, FaultPlan | None], World]
 
@@ -26,7 +26,7 @@ def failure_of(world: World) -> tuple[frozenset[str], str]:
     """Which invariants broke, or which exception came up; and in words."""
     try:
         world.run()
-        violations = [found for history in world.histories for found in check(history)]
+        violations = world.violations()
     except Exception as error:
         return frozenset({type(error).__name__}), repr(error)
     return frozenset(v.invariant for v in violations), "\n".join(map(str, violations))
@@ -69,6 +69,7 @@ def main() -> None:
     parser.add_argument("seeds", help="one seed, or first:last+1")
     parser.add_argument("--plan", help="a file with a plan as it was printed")
     parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--groups", choices=["classic", "consumer"])
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     first, _, last = options.seeds.partition(":")
@@ -77,7 +78,7 @@ def main() -> None:
     if options.plan:
         text = sys.stdin.read() if options.plan == "-" else Path(options.plan).read_text()
         plan = FaultPlan.parse(text)
-    build = partial(World, nodes=options.nodes)
+    build = partial(World, nodes=options.nodes, groups=options.groups)
     if options.command == "run":
         sys.exit(not run(build, seeds, plan))
     smallest = shrunk(build, seeds[0], plan)

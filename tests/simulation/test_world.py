@@ -18,6 +18,9 @@ from typing import Any
 import pytest
 
 from headrace.core.errors import OffsetOutOfRange
+from headrace.groups.records import GroupRecord
+from headrace.groups.shard import GroupShard
+from headrace.groups.stored_offsets import StoredOffset
 from headrace.log.flush_job import FlushJob
 from headrace.log.partition_log import AppendInfo
 from headrace.log.producer_state import ProducerStates
@@ -27,11 +30,13 @@ from tests.simulation.faults import (
     DRAWN,
     Entry,
     FaultPlan,
+    Kill,
     LyingDisk,
     PowerCut,
     client_host,
     node_host,
 )
+from tests.simulation.group_members import GroupProtocol
 from tests.simulation.streams import Streams
 from tests.simulation.world import World
 from tests.support.history import Outcome
@@ -66,6 +71,32 @@ def test_nodes_that_know_nothing_of_each_other_keep_their_promises(seed: int) ->
     for history in world.histories:
         assert check(history) == [], world
         assert history.count(Outcome.OK) > 300, world
+
+
+@pytest.mark.parametrize(("seed", "groups"), [(1, "classic"), (2, "consumer")])
+def test_a_group_loses_no_commit_and_reads_everything(seed: int, groups: GroupProtocol) -> None:
+    world = World(seed, groups=groups)
+    world.run()
+    assert world.violations() == [], world
+    group = world.places[1].group
+    assert group is not None
+    assert sum(commit.ok for commit in group.history.commits) > 10, group.history.figures()
+    assert len(group.history.tenures) > 3
+
+
+def test_a_coordinator_that_forgets_offsets_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load does not see the commits of one partition."""
+    replay = GroupShard.replay
+
+    def forget(shard: GroupShard, record: GroupRecord | StoredOffset, *more: int) -> None:
+        if not (isinstance(record, StoredOffset) and record.partition.partition == 0):
+            replay(shard, record, *more)
+
+    monkeypatch.setattr(GroupShard, "replay", forget)
+    kills = tuple(Entry(at, Kill(1, 0, 0.1)) for at in (4.0, 6.0))
+    world = World(1, FaultPlan(7.0, kills), groups="classic")
+    world.run()
+    assert "I14" in {violation.invariant for violation in world.violations()}
 
 
 def test_what_stays_broken_does_not_hold_up_the_others() -> None:

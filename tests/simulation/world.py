@@ -35,13 +35,16 @@ from tests.simulation.faults import (
     client_host,
     node_host,
 )
+from tests.simulation.group_members import SESSION_MS, GroupProtocol, SimulatedGroup
 from tests.simulation.inodes import Seeded, Survival
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.machine import DATA_DIRECTORY, Machine
 from tests.simulation.network import Conditions, SimulatedNetwork
 from tests.simulation.processes import Process
 from tests.simulation.streams import Streams
+from tests.support.group_checks import check_group
 from tests.support.history import History
+from tests.support.history_checks import Violation, check
 
 IDEMPOTENT = ProducerSettings(acks="all", linger_ms=5, delivery_timeout_ms=20_000)
 IMPATIENT = ProducerSettings(acks="all", linger_ms=5, delivery_timeout_ms=700)
@@ -80,6 +83,7 @@ class Place:
         )
         # What its clients do; it ends some time after the last fault.
         self.work: list[asyncio.Task[None]] = []
+        self.group: SimulatedGroup | None = None
 
 
 class World:
@@ -94,8 +98,12 @@ class World:
         partitions: int = 2,
         flush_policy: str = "fsync",
         healed: Collection[int] | None = None,
+        groups: GroupProtocol | None = None,
     ) -> None:
-        """`healed` are the nodes that recover in the end (all): only they must be alive then."""
+        """`healed` are the nodes that recover in the end (all): only they must be alive then.
+
+        With `groups` the topic of each node is read by a group as well.
+        """
         self.streams = Streams(seed)
         if plan is None:
             plan = FaultPlan.drawn(self.streams("faults"), nodes=nodes)
@@ -108,11 +116,20 @@ class World:
             "log.flush.policy": flush_policy,
             "auto.create.topics.enable": "false",
             "message.max.bytes": str(VALUE_BYTES_MAX + 100_000),
+            "offsets.topic.num.partitions": "1",
+            "group.initial.rebalance.delay.ms": "500",
+            "group.consumer.min.session.timeout.ms": str(SESSION_MS),
+            "group.consumer.session.timeout.ms": str(SESSION_MS),
+            "group.consumer.min.heartbeat.interval.ms": "1000",
+            "group.consumer.heartbeat.interval.ms": "1000",
         }
         self.places = {
             node: Place(node, self.loop, self.network, self.streams, settings)
             for node in range(1, nodes + 1)
         }
+        if groups is not None:
+            for place in self.places.values():
+                place.group = SimulatedGroup(place.clients, groups, partitions)
         self.events: list[str] = []
         self._to_heal = set(self.places if healed is None else healed)
         self._is_healed = False
@@ -142,7 +159,20 @@ class World:
     def encode(self) -> bytes:
         """All that happened: equal bytes mean equal runs."""
         happened = "\n".join(self.events).encode()
-        return b"\n\n".join([*(history.encode() for history in self.histories), happened])
+        groups = [
+            repr(place.group.history).encode() for place in self.places.values() if place.group
+        ]
+        histories = [history.encode() for history in self.histories]
+        return b"\n\n".join([*histories, *groups, happened])
+
+    def violations(self) -> list[Violation]:
+        """All that is wrong with what the clients of the healed nodes saw; after `run`."""
+        found: list[Violation] = []
+        for place in self.places.values():
+            found += check(place.history, flushed_before_ack=self.flush_policy == "fsync")
+            if place.group is not None and place.node in self._to_heal:
+                found += check_group(place.group.history)
+        return found
 
     def run(self) -> History:
         """The whole story; raises what no client or broker should have let through."""
@@ -181,6 +211,9 @@ class World:
             await task
         for place in healed:
             await self._as_client(place, "scan", place.clients.scan(self.partitions))
+            if place.group is not None:
+                ends = {scan.partition: scan.log_end_offset for scan in place.history.scans}
+                await place.group.finish(ends)
 
     def _start_clients(self, place: Place, end: float) -> None:
         clients = place.clients
@@ -191,6 +224,9 @@ class World:
             "reader", self.partitions, end, reads_are_final=self.flush_policy == "fsync"
         )
         place.work.append(self._as_client(place, "reader", reading))
+        if place.group is not None:
+            died = partial(self.network.process_died, power_cut=False)
+            place.group.start(self.plan.seconds, died)
 
     def _as_client(
         self, place: Place, name: str, work: Coroutine[Any, Any, None]
