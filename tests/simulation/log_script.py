@@ -92,7 +92,7 @@ class LogScript:
         self._truncate()
         self._retention()
         self._retention()
-        self._start_anew()
+        self._reset_log()
         self._stop_and_go_on()
         self._recreate()
         self._lose_power_and_go_on()
@@ -169,7 +169,7 @@ class LogScript:
         self._append(B, 1)
         self._flush(B)
 
-    def _start_anew(self) -> None:
+    def _reset_log(self) -> None:
         """As a follower does that is too far behind."""
         log, ledger = self.directory.logs[B], self.ledgers[B]
         self._append(B, 2)

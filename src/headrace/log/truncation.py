@@ -37,9 +37,9 @@ def truncate_to(log: LogParts, offset: Offset) -> None:
             if offset < log.segments.all[0].base_offset:
                 with log.lock:
                     log.flush_state.raise_if_failed()
-                _start_anew(log, offset, offset)
+                _reset_to(log, offset, offset)
             else:
-                _cut(log, offset)
+                _truncate_in_segment(log, offset)
         except OSError as error:
             raise StorageError(f"cannot truncate {log.directory}: {error}") from error
 
@@ -52,7 +52,7 @@ def truncate_fully_and_start_at(log: LogParts, offset: Offset) -> None:
             if not log.flush_state.is_half_emptied:
                 log.flush_state.raise_if_failed()
         try:
-            _start_anew(log, offset, min(offset, log.log_start_offset))
+            _reset_to(log, offset, min(offset, log.log_start_offset))
         except OSError as error:
             raise StorageError(f"cannot truncate {log.directory}: {error}") from error
 
@@ -62,11 +62,11 @@ def _lower(log: LogParts, offset: Offset) -> None:
     log.log_start_offset = min(log.log_start_offset, offset)
 
 
-def _cut(log: LogParts, offset: Offset) -> None:
+def _truncate_in_segment(log: LogParts, offset: Offset) -> None:
     flush = log.flush_state
     with log.lock:
         flush.raise_if_failed()
-        number, position = _place_of_cut(log.segments, offset)
+        number, position = _position_of(log.segments, offset)
         active = log.segments.all[number]
         end = active.end_before(position)
         _lower(log, end)
@@ -90,7 +90,7 @@ def _cut(log: LogParts, offset: Offset) -> None:
         active.file.sync()
 
 
-def _place_of_cut(segments: LogSegments, offset: Offset) -> tuple[int, int]:
+def _position_of(segments: LogSegments, offset: Offset) -> tuple[int, int]:
     """The number of the segment that will be the last one, and where it is cut."""
     number = segments.number_for(offset)
     if number and segments.all[number].base_offset == offset:
@@ -100,7 +100,7 @@ def _place_of_cut(segments: LogSegments, offset: Offset) -> tuple[int, int]:
     return number, segment.size if position is None else position
 
 
-def _start_anew(log: LogParts, offset: Offset, lowest: Offset) -> None:
+def _reset_to(log: LogParts, offset: Offset, lowest: Offset) -> None:
     flush = log.flush_state
     before = flush.failure
     with log.lock:
