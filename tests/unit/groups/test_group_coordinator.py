@@ -143,16 +143,17 @@ async def test_others_are_answered_while_groups_are_read_from_a_cold_disk(tmp_pa
         for offset in range(5):
             await client.commit(offset)
     with cold_disk(OFFSETS_TOPIC) as disk:
-        disk.is_cold = True
-        async with running_node(tmp_path) as node, Caller(node) as client:
-            disk.reads_of_the_loop = 0  # nobody was served yet
-            for _ in range(20):
-                answer = await client.call(fetch_request("g"), 9)
-                assert isinstance(answer, OffsetFetchResponse)
-                loading = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-                assert answer.groups[0].error_code in loading
-            disk.is_well.set()
-            assert (await client.committed(), disk.reads_of_the_loop) == (4, 0)
+        async with running_node(tmp_path) as node:
+            # Logs have been opened, groups are read next.
+            disk.cool_down(node)
+            async with Caller(node) as client:
+                for _ in range(20):
+                    answer = await client.call(fetch_request("g"), 9)
+                    assert isinstance(answer, OffsetFetchResponse)
+                    loading = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+                    assert answer.groups[0].error_code in loading
+                disk.is_well.set()
+                assert (await client.committed(), disk.reads_of_the_loop) == (4, 0)
 
 
 async def test_others_are_answered_while_offsets_of_a_deleted_topic_are_forgotten(
