@@ -297,11 +297,12 @@ class Partition:
         *,
         at_least_one: bool,
         requester: object = None,
+        replica: NodeId | None = None,
     ) -> ReadInfo:
         """Whole batches from the one that holds the position, as far as `isolation` lets see.
 
         `requester` is who reads: having read so far it comes back for what is written but not yet
-        flushed, so that is flushed now.
+        flushed, so that is flushed now. `replica` is the follower that reads, if one does.
         """
         self.require_leader(position.current_leader_epoch)
         start, _, last_epoch = position
@@ -318,6 +319,10 @@ class Partition:
         behind = 0
         if diverging is None:
             found, behind = log.find(start, max_bytes, visible, at_least_one=at_least_one)
+            if replica is not None:
+                # Not before: until epoch and position have passed, what it has before that offset
+                # may be of another log, and must not count towards what is committed.
+                self.fetched_by(replica, start)
         if isolation and max(behind, start) >= visible:
             self.request_flush(requester)
         return ReadInfo(

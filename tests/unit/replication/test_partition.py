@@ -1,6 +1,7 @@
 """What a partition shows: the high watermark, who waits for it, and who may append."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -550,6 +551,34 @@ def test_a_reader_of_another_log_is_told_where_both_may_be_the_same(
     position = FetchPosition(Offset(5), 4, 3)
     found = partition.read(position, FetchIsolation.LOG_END, 1 << 20, at_least_one=True)
     assert (found.diverging, found.records) == ((1, 3), None)
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        pytest.param(FetchPosition(Offset(3), 4, 2), id="its log is another one"),
+        pytest.param(FetchPosition(Offset(3), 3, -1), id="it knows an older leader"),
+        pytest.param(FetchPosition(Offset(5), 4, -1), id="it is ahead of the leader"),
+    ],
+)
+def test_a_follower_whose_fetch_is_not_served_has_nothing_of_the_leaders_log(
+    make: Callable[..., Partition], position: FetchPosition
+) -> None:
+    partition = make()
+    partition.become_leader(LEADING._replace(leader_epoch=2))
+    produce(partition, 1, acks=1)
+    partition.become_leader(LEADING._replace(leader_epoch=4, isr=(0, 1)))
+    produce(partition, 2, acks=1)
+
+    def fetch_from(position: FetchPosition) -> None:
+        isolation = FetchIsolation.LOG_END
+        partition.read(position, isolation, 1 << 20, at_least_one=True, replica=OTHER)
+
+    with suppress(HeadraceError):
+        fetch_from(position)
+    assert partition.high_watermark == 0, "consumers would read what no other replica has"
+    fetch_from(FetchPosition(Offset(3), 4, 4))
+    assert partition.high_watermark == 3
 
 
 def test_a_new_leader_does_not_say_where_the_log_ends_before_it_knows(

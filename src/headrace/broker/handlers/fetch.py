@@ -152,6 +152,7 @@ def _read_cached(ctx: RequestContext, request: FetchRequest, plan: FetchPlan) ->
 def _read(ctx: RequestContext, request: FetchRequest, plan: FetchPlan) -> FetchRead:
     left = min(request.max_bytes, ctx.services.config.fetch_max_bytes)
     replica_id = _replica_id(request)
+    replica = replica_id if replica_id >= 0 else None
     isolation = _isolation(request)
     responses = []
     partitions = []
@@ -169,10 +170,8 @@ def _read(ctx: RequestContext, request: FetchRequest, plan: FetchPlan) -> FetchR
         responses.append((wanted, data))
         try:
             partition = _find(ctx, wanted)
-            if replica_id >= 0:
-                partition.fetched_by(replica_id, Offset(wanted.fetch_offset))
             found, end = _read_partition(
-                partition, wanted, data, left, isolation, size, ctx.connection
+                partition, wanted, data, left, isolation, size, ctx.connection, replica
             )
             partitions.append(partition)
         except NotInPageCache as missing:
@@ -260,6 +259,7 @@ def _read_partition(
     isolation: FetchIsolation,
     size: int,
     requester: object,
+    replica: NodeId | None,
 ) -> tuple[int, int]:
     """Fill `data` of an answer that has `size` bytes already; how many bytes of records it got,
     and the offset behind them."""
@@ -269,7 +269,14 @@ def _read_partition(
     # The first batch found leaves whole, whatever the limits: a client with limits smaller than
     # a batch must still get on (KIP-74).
     limit = min(left, wanted.partition_max_bytes)
-    read = partition.read(position, isolation, limit, at_least_one=size == 0, requester=requester)
+    read = partition.read(
+        position,
+        isolation,
+        limit,
+        at_least_one=size == 0,
+        requester=requester,
+        replica=replica,
+    )
     if read.records is not None and read.records.file.read_failed:
         # To be read here and now, so no more than a little.
         limit = min(limit, READ_AHEAD_BYTES)
@@ -300,7 +307,7 @@ def _records(found: FileRange, read_ahead: int) -> Buffer:
             return found.read()
     except OSError as error:
         raise StorageError(f"cannot read {found.file.path}: {error}") from error
-    # As good as the bytes for whoever sends it; `InProcessLink` reads it.
+    # As good as the bytes for whoever sends it; `InProcessRequest` reads it.
     return cast(Buffer, found)
 
 
