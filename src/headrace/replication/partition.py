@@ -17,7 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
 from headrace.core.files import FileRange
@@ -45,6 +45,8 @@ CommitCallback = Callable[[ErrorCode], None]
 # Asks for a flush of a partition, on behalf of somebody who waits for it or of nobody (None).
 FlushRequest = Callable[["Partition", object | None], None]
 _Waiters = deque[tuple[Offset, CommitCallback, object]]
+# The isolation level on the wire.
+_READ_COMMITTED: Final = 1
 
 
 class FetchIsolation(IntEnum):
@@ -56,6 +58,13 @@ class FetchIsolation(IntEnum):
     """Consumers: what is committed."""
     TXN_COMMITTED = 2
     """Consumers with read_committed: what no open transaction is part of."""
+
+    @classmethod
+    def of(cls, replica_id: int, isolation_level: int) -> "FetchIsolation":
+        """That of a request; `replica_id` is -1 where a consumer asks."""
+        if replica_id >= 0:
+            return cls.LOG_END
+        return cls.TXN_COMMITTED if isolation_level == _READ_COMMITTED else cls.HIGH_WATERMARK
 
 
 class FetchPosition(NamedTuple):

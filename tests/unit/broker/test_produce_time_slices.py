@@ -1,6 +1,7 @@
 """A produce for very many partitions lets others have their turn, and keeps its order."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,8 @@ from headrace.broker import time_slice
 from headrace.broker.long_requests import ITEMS_AT_ONCE
 from headrace.controller.commands import CreateTopics, DeleteTopics, TopicToCreate, TopicToDelete
 from headrace.core.errors import ErrorCode
+from headrace.core.ids import NodeId
+from headrace.metadata.delta import Delta
 from headrace.node.node import Node
 from headrace.protocol.message import Message
 from headrace.protocol.messages.api_versions import ApiVersionsRequest
@@ -139,6 +142,25 @@ async def test_a_topic_that_is_deleted_meanwhile_is_refused(tmp_path: Path) -> N
         errors = _errors(response)
         assert len(errors) == PARTITIONS
         assert set(errors) <= {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+@pytest.mark.usefixtures("_each_append_is_a_turn")
+async def test_a_partition_that_moves_away_meanwhile_is_looked_for_elsewhere(
+    tmp_path: Path,
+) -> None:
+    async with running_node(tmp_path) as node, RawClient(*node.addresses["PLAINTEXT"]) as client:
+        await _create(node)
+        image = node.services.metadata.image
+        topic = image.topics["t"]
+        elsewhere = [each._replace(leader=NodeId(7), replicas=(7,)) for each in topic.partitions]
+        moved_topic = replace(topic, partitions=tuple(elsewhere))
+        moved = replace(image, topics={"t": moved_topic}, topics_by_id={topic.id: moved_topic})
+        client.send(_request(b"v"), 9)
+        while not list(tmp_path.glob("t-*/*.log")):
+            await asyncio.sleep(0)
+        await node.services.replicas.publish(image, moved, Delta.between(image, moved))
+        _, response = await client.receive(ProduceResponse, 9)
+        assert _errors(response)[-1] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_very_many_partitions_that_do_not_exist_are_refused_in_turns(

@@ -459,6 +459,21 @@ def test_what_a_follower_flushes_commits_nothing(make: Callable[..., Partition])
     assert partition.high_watermark == 3
 
 
+@pytest.mark.parametrize(
+    ("replica_id", "isolation_level", "isolation"),
+    [
+        (-1, 0, FetchIsolation.HIGH_WATERMARK),
+        (-1, 1, FetchIsolation.TXN_COMMITTED),
+        (0, 0, FetchIsolation.LOG_END),
+        (2, 1, FetchIsolation.LOG_END),
+    ],
+)
+def test_a_follower_reads_to_the_end_and_a_consumer_what_it_asks_for(
+    replica_id: int, isolation_level: int, isolation: FetchIsolation
+) -> None:
+    assert FetchIsolation.of(replica_id, isolation_level) is isolation
+
+
 def test_whoever_waits_at_a_leader_that_resigns_is_told_so(make: Callable[..., Partition]) -> None:
     partition = make(request_flush=lambda _, __: None)
     outcomes: list[ErrorCode] = []

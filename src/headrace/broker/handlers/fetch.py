@@ -34,7 +34,6 @@ from headrace.security.authorizer import CLUSTER_NAME, AclOperation, ResourceTyp
 logger = logging.getLogger(__name__)
 
 TOPIC_IDS_SINCE = 13
-READ_COMMITTED = 1
 # Of one answer, what is read while it is made; what is larger is read when it can be sent.
 READ_AHEAD_BYTES = 64 * 1024
 # How often what is not at hand is brought in for one fetch: a look needs some ten reads, one after
@@ -244,11 +243,7 @@ def _replica_id(request: FetchRequest) -> NodeId:
 
 
 def _isolation(request: FetchRequest) -> FetchIsolation:
-    if _replica_id(request) >= 0:
-        return FetchIsolation.LOG_END
-    if request.isolation_level == READ_COMMITTED:
-        return FetchIsolation.TXN_COMMITTED
-    return FetchIsolation.HIGH_WATERMARK
+    return FetchIsolation.of(_replica_id(request), request.isolation_level)
 
 
 def _read_partition(

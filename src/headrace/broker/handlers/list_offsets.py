@@ -30,7 +30,6 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
-READ_COMMITTED = 1
 
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
@@ -87,7 +86,7 @@ async def _fill_response(
     partition = ctx.services.replicas.require(topic, wanted.partition_index)
     partition.require_leader(wanted.current_leader_epoch)
     log = partition.log
-    isolation = _isolation(request)
+    isolation = FetchIsolation.of(request.replica_id, request.isolation_level)
     if timestamp == LATEST:
         response.offset = partition.latest_offset(isolation)
         response.leader_epoch = partition.leader_epoch
@@ -103,14 +102,6 @@ async def _fill_response(
             # It may lie in what is not yet known to be committed.
             partition.latest_offset(isolation)
     # Nothing is tiered: the two tiered questions have the answer "none", as set.
-
-
-def _isolation(request: ListOffsetsRequest) -> FetchIsolation:
-    if request.replica_id >= 0:
-        return FetchIsolation.LOG_END
-    if request.isolation_level == READ_COMMITTED:
-        return FetchIsolation.TXN_COMMITTED
-    return FetchIsolation.HIGH_WATERMARK
 
 
 def _by_time(log: PartitionLog, timestamp: int, end: Offset) -> TimestampedOffset | None:

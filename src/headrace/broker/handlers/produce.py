@@ -251,12 +251,9 @@ class _BatchAppender:
 
     def _require_unchanged(self, partition: Partition) -> None:
         """Others have had their turn: it may have been deleted, or have failed."""
-        replicas = self._ctx.services.replicas
-        if replicas.find(*partition.id) is not partition:
-            offline = replicas.is_offline(*partition.id)
-            raise ApiError(
-                ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
+        if self._ctx.services.replicas.require(*partition.id) is not partition:
+            # The topic was deleted, and its name given anew.
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def finish(self, response: ProduceResponse) -> ProduceResponse | None:
         """The answer, if it is to be sent now."""
