@@ -180,7 +180,7 @@ class Partition:
     @property
     def is_leader(self) -> bool:
         """Whether this node may be written to and read from."""
-        return isinstance(self.role, Leader) and not self.closed
+        return isinstance(self.role, Leader)
 
     def become_leader(self, registration: PartitionRegistration) -> None:
         """This node leads: take over what the metadata image says about this partition.
@@ -230,6 +230,8 @@ class Partition:
     def close(self, reason: ErrorCode) -> None:
         """It leaves this node: deleted, moved to others, or its log cannot be used."""
         self.closed = True
+        # Whoever still holds it can neither write to the log nor read from it: its files go.
+        self.role = Follower(NodeId(NO_LEADER), self.leader_epoch, flushed_end=self._flushed_end)
         self._end_waits(reason)
 
     def update_settings(self, settings: TopicSettings) -> None:

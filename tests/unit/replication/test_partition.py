@@ -214,10 +214,11 @@ def test_watchers_are_told_of_more_and_of_the_end(make: Callable[..., Partition]
     partition.add_listener(watcher)
     produce(partition)
     assert watcher.count == 1
-    partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    assert watcher.count == 2
     partition.remove_listener(watcher)
     produce(partition)
+    assert watcher.count == 1
+    partition.add_listener(watcher)
+    partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert watcher.count == 2
 
 
@@ -489,6 +490,23 @@ def test_whoever_waits_at_a_leader_that_resigns_is_told_so(make: Callable[..., P
     assert watcher.count == len(FetchIsolation)
     partition.become_follower(FOLLOWING._replace(leader_epoch=3))
     assert watcher.count == len(FetchIsolation), "it has said so before"
+
+
+def test_whoever_still_holds_a_closed_partition_can_neither_write_nor_read(
+    make: Callable[..., Partition],
+) -> None:
+    partition = make(request_flush=lambda _, __: None)
+    produce(partition)
+    partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    end = partition.log.log_end_offset
+    for refused in (
+        partial(produce, partition),
+        partial(read, partition, 0, FetchIsolation.LOG_END),
+    ):
+        assert code_of(refused) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    # A flush that was under way has nobody left to tell.
+    partition.flushed(Offset(1), partition.appended_bytes)
+    assert (partition.log.log_end_offset, partition.high_watermark) == (end, 0)
 
 
 def test_a_renewed_epoch_keeps_who_waits(make: Callable[..., Partition]) -> None:
