@@ -59,8 +59,10 @@ class HoldingProxy:
         except* (OSError, EOFError):
             pass
         finally:
+            # Both before the first wait, which may be cancelled.
             for each in (writer, broker_writer):
                 each.close()
+            for each in (writer, broker_writer):
                 with suppress(OSError):
                     await each.wait_closed()
 
