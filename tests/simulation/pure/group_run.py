@@ -7,7 +7,7 @@ after the faults every partition has an owner again within a bound (I17).
 
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from uuid import UUID
 
 from headrace.core.ids import NodeId, Offset
@@ -194,7 +194,8 @@ class GroupRun:
         """What was acknowledged is in the committed log, and generations only grow there."""
         offsets: dict[tuple[str, int], int] = {}
         generations: list[int] = []
-        for (key, value), _ in self.elections.leadership.committed:
+        committed = chain.from_iterable(self.elections.leadership.committed)
+        for (key, value), _ in committed:
             if isinstance(value, OffsetCommitValue):
                 offsets[key.topic, key.partition] = value.offset
             elif isinstance(value, GroupMetadataValue):

@@ -261,6 +261,7 @@ class Kernel:
         self._slow.clear()
         for host in self.hosts.values():
             host.sync_ms_max = 1.0
+            host.crash_after = None
         self.note("healed")
 
     # Faults

@@ -8,6 +8,7 @@ it was put out: it goes on deciding, but nothing of that is ever committed.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from headrace.core.errors import ApiError, ErrorCode
@@ -115,8 +116,9 @@ class ShardProgram:
             self._send(to, ErrorCode.NOT_COORDINATOR)
 
     def _append_and_schedule(self, result: GroupResult) -> None:
-        entries = list(zip(result.records, result.encoded, strict=True))
-        end = self._node.append(entries) if entries else self._node.log.end
+        # One batch: a crash leaves all of an operation's records or none.
+        batch = list(zip(result.records, result.encoded, strict=True))
+        end = self._node.append([batch]) if batch else self._node.log.end
         for reply in result.replies:
             self._reply_at(end, reply.reply, reply.response)
         for key, at in result.timers:
@@ -138,7 +140,7 @@ class ShardProgram:
 def load(entries: list[Any], new_shard: Callable[[], GroupShard] = GroupShard) -> GroupShard:
     """The shard that a log gives; some of its records are read from their bytes."""
     shard = new_shard()
-    for position, (record, encoded) in enumerate(entries):
+    for position, (record, encoded) in enumerate(chain.from_iterable(entries)):
         if position % DECODED_ONE_IN == 0:
             again = decode(*encoded)
             assert again == record, f"{record} is read back as {again}"
