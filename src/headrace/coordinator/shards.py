@@ -81,6 +81,8 @@ class ShardTable(Generic[S]):
         self._being_loaded: tuple[int, LeaderEpoch] | None = None
         # Those whose last attempt failed.
         self._failed: set[int] = set()
+        # Those that were thrown away and are not in the queue yet.
+        self._unloaded: set[int] = set()
         self._loader: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -90,10 +92,10 @@ class ShardTable(Generic[S]):
     @property
     def is_loading(self) -> bool:
         """Whether there is more that will soon be known; one that fails holds up nobody."""
-        waiting = set(self._queue)
+        waiting = self._unloaded.union(self._queue)
         if self._being_loaded is not None:
             waiting.add(self._being_loaded[0])
-        return not waiting <= self._failed
+        return not waiting - self._loaded.keys() <= self._failed
 
     def has(self, loaded: LoadedShard[S]) -> bool:
         """Whether it is still the shard of its partition."""
@@ -126,6 +128,7 @@ class ShardTable(Generic[S]):
             return  # old news
         del self._epochs[index]
         self._failed.discard(index)
+        self._unloaded.discard(index)
         if index in self._queue:
             self._queue.remove(index)
         loaded = self._loaded.pop(index, None)
@@ -135,6 +138,7 @@ class ShardTable(Generic[S]):
     def unload_and_reload(self, loaded: LoadedShard[S]) -> None:
         """Forget a shard that may be ahead of its log, and read it anew."""
         del self._loaded[loaded.index]
+        self._unloaded.add(loaded.index)
         # After a while, or as soon as somebody asks: a failing disk is not asked all the time.
         asyncio.get_running_loop().call_later(RETRY_SECONDS, self._enqueue, loaded.index)
 
@@ -168,6 +172,7 @@ class ShardTable(Generic[S]):
         raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def _enqueue(self, index: int, *, first: bool = False) -> None:
+        self._unloaded.discard(index)
         if self._being_loaded == (index, self._epochs.get(index)):
             return
         if first and index in self._queue:

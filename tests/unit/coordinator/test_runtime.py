@@ -37,6 +37,10 @@ async def turn() -> None:
     await asyncio.sleep(0)
 
 
+def raise_no_space(*_: object) -> None:
+    raise StorageError("no space")
+
+
 # Elections
 
 
@@ -267,6 +271,41 @@ async def test_a_shard_whose_log_did_not_take_a_record_is_read_anew(
         await turn()
     assert node.heard[1:] == [("b", NOWHERE), ("parked", NOWHERE)]
     assert (await node.ready()).texts == {"k": "a"}
+
+
+async def test_while_a_shard_that_was_thrown_away_is_not_read_anew_nobody_is_told_of_all(
+    node: RegisterCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its groups would seem to be gone for as long as its log is left in peace."""
+    node.elect(1)
+    node.put("a")
+    await turn()
+    node.led.flush()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionLog, "append", raise_no_space)
+        node.put("b")
+        await turn()
+    with pytest.raises(ApiError) as refused:
+        node.runtime.read_all(lambda shard: shard.texts, lambda _: None)
+    assert refused.value.code is LOADING
+    await node.ready()
+    found: list[Any] = []
+    node.runtime.read_all(lambda shard: shard.texts, found.append)
+    assert found == [[{"k": "a"}]]
+
+
+async def test_a_shard_that_was_thrown_away_and_resigned_holds_up_nobody(
+    node: RegisterCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.elect(1)
+    monkeypatch.setattr(PartitionLog, "append", raise_no_space)
+    node.put("a")
+    await turn()
+    node.resign(1)
+    found: list[Any] = []
+    node.runtime.read_all(lambda shard: shard.texts, found.append)
+    assert found == [[]]
 
 
 async def test_a_decision_that_fails_half_way_costs_its_shard_and_not_what_was_decided_before(
