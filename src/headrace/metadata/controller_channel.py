@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.protocol.message import Message
 
 logger = logging.getLogger(__name__)
@@ -85,6 +85,12 @@ class ControllerRequests:
             failures = failures_in(response)
         except HeadraceError as error:
             failures = dict.fromkeys(keys, error)
+        except Exception:
+            # A mistake of ours. Were the futures cancelled for it, whoever waits would be taken
+            # for one that the broker stops, and its client would wait for ever.
+            logger.exception("the controller could not be asked: for=%s", keys)
+            mistake = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller could not be asked")
+            failures = dict.fromkeys(keys, mistake)
         finally:
             for key in keys:
                 self._finish(key, response, failures.get(key), type(request).__name__)
@@ -107,7 +113,7 @@ class ControllerRequests:
             future.set_exception(failure)
         elif response is not None:
             future.set_result(response)
-        else:  # we are cancelled, or at fault: the error goes to the log of the task
+        else:  # the broker is stopping
             future.cancel()
 
     async def close(self) -> None:

@@ -155,6 +155,20 @@ async def test_without_a_response_everything_asked_for_has_failed(manager: Manag
     await requests.close()
 
 
+async def test_a_mistake_on_the_way_to_the_controller_is_told_and_not_taken_for_a_stop(
+    manager: Manager,
+) -> None:
+    """A handler that is cancelled leaves its client without a response."""
+    topics, controller, requests = manager
+    waiting = asyncio.create_task(topics.ensure("t"))
+    await turns()
+    controller.fail(RuntimeError("a mistake of ours"))
+    with pytest.raises(ApiError) as refused:
+        await waiting
+    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    await requests.close()
+
+
 async def test_the_topic_of_the_group_coordinator_is_what_it_needs(manager: Manager) -> None:
     """Whoever mentions it first."""
     topics, controller, requests = manager
