@@ -66,7 +66,7 @@ class RequestProcessor:
         if not route.lowest_served <= version <= route.highest_version:
             if api_key != ApiKey.API_VERSIONS:
                 raise MalformedMessage(f"{route.api_key.name} v{version} is not supported")
-            version = 0  # what every client can read; the handler sees `unsupported` below
+            version = 0  # what every client can read; the handler sees which one was asked for
         context = RequestContext(
             self.services, origin, header, sink, version, metrics, started, len(frame)
         )

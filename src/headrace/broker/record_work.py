@@ -2,7 +2,7 @@
 
 Most batches are never looked into. Where one must be (a compacted topic, doubtful timestamps,
 another codec), small ones are done at once, as long as no more than
-`BYTES_PER_TURN` come together in one turn of the loop, whoever sends them. What is above that
+`BYTES_PER_ITERATION` come together in one turn of the loop, whoever sends them. What is above that
 goes to a worker, one call at a time: Python threads share one lock, and flushes must find a free
 worker at any time.
 """

@@ -6,11 +6,11 @@ memory, however much it was promised. Pieces become smaller when many clients st
 that all of them together stay within `UNSENT_BYTES`, and a little for each.
 
 What is in no file is made before it can leave: descriptions, lists of topics, refusals. Clients
-that read none of that may hold `ANSWER_BYTES_MAX` together; beyond it those are cut off that have
+that read none of that may hold `RESPONSE_BYTES_MAX` together; beyond it those are cut off that have
 stood still for longest.
 
 The event loop never waits for a disk here. A piece that is not in the page cache is read by a
-worker; and after `TURN_BYTES` other connections have their turn.
+worker; and after `SLICE_BYTES` other connections have their turn.
 """
 
 import asyncio

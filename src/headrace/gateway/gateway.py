@@ -129,7 +129,8 @@ class Gateway:
         """Become a member that reads these topics, or all whose names match `pattern`.
 
         With neither, the member waits for its `subscribe` or `assign`. Partitions come later:
-        see `Member.assignment`; `on_gone` is called when some go, even if they soon come back.
+        see `GatewayMember.assignment`; `on_revoked` is called when some go, even if they soon come
+        back.
         """
         wanted = settings or MemberSettings()
         member = GatewayMember(self.client.consumer(wanted.consumer(group)), on_revoked=on_revoked)

@@ -80,7 +80,7 @@ class GatewayMember:
         *,
         on_revoked: Callable[[list[TopicPartition]], None] | None = None,
     ) -> None:
-        """`on_gone` hears of partitions at the moment they stop being ours."""
+        """`on_revoked` hears of partitions at the moment they stop being ours."""
         self._consumer = consumer
         self._assignment_listener = _AssignmentListener(on_revoked)
         self._background: asyncio.Task[None] | None = None

@@ -74,7 +74,7 @@ class ExtraListeners:
         return None if self._text is None else (self._text.host, self._text.port)
 
     async def open(self) -> None:
-        """Open what the config names; `DoorShut` where an address cannot be had.
+        """Open what the config names; `ListenerBindFailed` where an address cannot be had.
 
         A listener that nobody has asked for by name may stay closed.
         """

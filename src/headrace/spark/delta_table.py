@@ -225,7 +225,7 @@ _OLDER: Final = (
 class QueryBatch:
     """A batch of a streaming query, which a table takes once.
 
-    `offsets` stands for how far it reads (see `offsets_mark`), empty where nobody can tell;
+    `offsets` stands for how far it reads (see `offsets_hash`), empty where nobody can tell;
     `replaces` that it takes all rows out that are there.
     """
 

@@ -1,7 +1,7 @@
 """Errors as HTTP clients see them: a status, a code of five digits, a message and a hint.
 
 The first three digits of a code are the status; what follows is REST Proxy's where it has one.
-`of_failure` is the one place where a `HeadraceError` becomes a response.
+`http_error_of` is the one place where a `HeadraceError` becomes a response.
 """
 
 from typing import Final

@@ -151,7 +151,8 @@ class Instance:
     ) -> Records:
         """The next records, as far as they are wanted; cut short when the instance is closed.
 
-        Nobody has them until `delivered`; `take_back` gives them to the next who asks.
+        Nobody has them until `mark_delivered`; `rewind_unacknowledged` gives them to the next who
+        asks.
         """
         polling = asyncio.ensure_future(self._take(timeout_ms, max_records, wants))
         self._polling = polling

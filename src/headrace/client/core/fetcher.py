@@ -115,7 +115,7 @@ class Fetcher:
     # -- what must be known first
 
     def needs_lookup(self, now_ms: float) -> bool:
-        """Whether `lookup` must run before every partition can be fetched."""
+        """Whether `look_up` must run before every partition can be fetched."""
         if self._specs:
             return True
         cluster, age = self._session.cluster, self._session.settings.metadata_age_ms_max

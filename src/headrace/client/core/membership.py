@@ -38,7 +38,7 @@ class RebalanceNotice:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRequest:
-    """CoordinatorRequest this to the coordinator."""
+    """Send this to the coordinator."""
 
     request: Message
     response_class: type[Message]
@@ -160,15 +160,15 @@ class Membership(ABC):
 
     @abstractmethod
     def next_action(self, now_ms: float) -> Action:
-        """What to do next. A `Send` or `LookUp` must be answered before the next call."""
+        """What to do next; the first two kinds are to be answered before the next call."""
 
     @abstractmethod
     def on_response(self, outcome: Message | HeadraceError, now_ms: float) -> None:
-        """What came of the last `Send`."""
+        """What came of the last `CoordinatorRequest`."""
 
     @abstractmethod
     def topics_found(self, topics: Collection[FoundTopic] | None, now_ms: float) -> None:
-        """What came of the last `LookUp`; None if it failed."""
+        """What came of the last `FindTopics`; None if it failed."""
 
     @property
     def has_notice(self) -> bool:
