@@ -1,5 +1,6 @@
 """OffsetCommit: remember how far a group has read; topics by name, from v10 on by id."""
 
+from headrace.broker.group_requests import TopicResponses, split_by_existence
 from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
@@ -27,14 +28,10 @@ def _refuse(request: OffsetCommitRequest, code: ErrorCode, _: str | None) -> Off
 def offset_commit(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
     """Commit what may be committed; every other partition is told why not."""
     ctx.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
-    refused: list[OffsetCommitResponseTopic] = []
-    good = []
-    for topic in request.topics:
-        accepted = _accept(ctx, topic, refused)
-        if accepted is not None:
-            good.append(accepted)
+    responses: TopicResponses[OffsetCommitResponseTopic] = TopicResponses()
+    good = [topic for topic in request.topics if _accept(ctx, topic, responses)]
     if not good:
-        return OffsetCommitResponse(topics=refused)
+        return OffsetCommitResponse(topics=responses.topics)
     request.topics = good
 
     def reply(outcome: Message | ApiError) -> None:
@@ -43,8 +40,10 @@ def offset_commit(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCo
         else:
             assert isinstance(outcome, OffsetCommitResponse)
             response = outcome
-        if refused:
-            response.topics = _merged(refused, response.topics)
+        if responses.topics:
+            for topic in response.topics:
+                _put(responses, topic)
+            response.topics = responses.topics
         ctx.reply(response)
 
     try:
@@ -57,33 +56,35 @@ def offset_commit(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCo
 def _accept(
     ctx: RequestContext,
     topic: OffsetCommitRequestTopic,
-    refused: list[OffsetCommitResponseTopic],
-) -> OffsetCommitRequestTopic | None:
-    """The part of a topic that may be committed, under its name."""
+    responses: TopicResponses[OffsetCommitResponseTopic],
+) -> bool:
+    """Leave what may be committed of a topic, under its name and id; whether there is anything."""
     image = ctx.services.metadata.image
     if ctx.api_version >= TOPIC_IDS_SINCE:
         known = image.topics_by_id.get(topic.topic_id)
         if known is None:
-            refused.append(_topic_response(topic, topic.partitions, ErrorCode.UNKNOWN_TOPIC_ID))
-            return None
+            _put(responses, _topic_response(topic, topic.partitions, ErrorCode.UNKNOWN_TOPIC_ID))
+            return False
         topic.name = known.name
     if not ctx.allows(AclOperation.READ, ResourceType.TOPIC, topic.name):
-        refused.append(
-            _topic_response(topic, topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        )
-        return None
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        _put(responses, _topic_response(topic, topic.partitions, code))
+        return False
     found = image.topics.get(topic.name)
-    count = 0
     if found is not None:
-        count, topic.topic_id = len(found.partitions), found.id
-    present: list[OffsetCommitRequestPartition] = []
-    missing: list[OffsetCommitRequestPartition] = []
-    for each in topic.partitions:
-        (present if 0 <= each.partition_index < count else missing).append(each)
+        topic.topic_id = found.id
+    topic.partitions, missing = split_by_existence(found, topic.partitions)
     if missing:
-        refused.append(_topic_response(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    topic.partitions = present
-    return topic if present else None
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        _put(responses, _topic_response(topic, missing, code))
+    return bool(topic.partitions)
+
+
+def _put(
+    responses: TopicResponses[OffsetCommitResponseTopic], topic: OffsetCommitResponseTopic
+) -> None:
+    """By both, since a topic whose id is not known has no name."""
+    responses.put((topic.name, topic.topic_id), topic)
 
 
 def _topic_response(
@@ -99,18 +100,3 @@ def _topic_response(
             for each in partitions
         ],
     )
-
-
-def _merged(
-    refused: list[OffsetCommitResponseTopic], done: list[OffsetCommitResponseTopic]
-) -> list[OffsetCommitResponseTopic]:
-    """Each topic once, with the refused partitions before the others, as Kafka answers."""
-    topics = {topic.name: topic for topic in refused}
-    merged = list(refused)
-    for topic in done:
-        before = topics.get(topic.name)
-        if before is None:
-            merged.append(topic)
-        else:
-            before.partitions += topic.partitions
-    return merged

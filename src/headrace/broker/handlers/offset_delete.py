@@ -1,5 +1,6 @@
 """OffsetDelete: forget offsets of a group that does not read these topics any more."""
 
+from headrace.broker.group_requests import TopicResponses, split_by_existence
 from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.core.errors import ApiError, ErrorCode
@@ -23,27 +24,22 @@ def _refuse(_: OffsetDeleteRequest, code: ErrorCode, __: str | None) -> OffsetDe
 def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
     """Delete what may be deleted; every other partition is told why not."""
     ctx.require(AclOperation.DELETE, ResourceType.GROUP, request.group_id)
-    refused: dict[str, OffsetDeleteResponseTopic] = {}
+    responses: TopicResponses[OffsetDeleteResponseTopic] = TopicResponses()
     good = []
     for topic in request.topics:
         if not ctx.allows(AclOperation.READ, ResourceType.TOPIC, topic.name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            refused[topic.name] = _topic_response(topic, topic.partitions, code)
+            responses.put(topic.name, _topic_response(topic, topic.partitions, code))
             continue
         found = ctx.services.metadata.image.topics.get(topic.name)
-        count = 0 if found is None else len(found.partitions)
-        present: list[OffsetDeleteRequestPartition] = []
-        missing: list[OffsetDeleteRequestPartition] = []
-        for each in topic.partitions:
-            (present if 0 <= each.partition_index < count else missing).append(each)
+        topic.partitions, missing = split_by_existence(found, topic.partitions)
         if missing:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            refused[topic.name] = _topic_response(topic, missing, code)
-        if present:
-            topic.partitions = present
+            responses.put(topic.name, _topic_response(topic, missing, code))
+        if topic.partitions:
             good.append(topic)
     if request.topics and not good:
-        return OffsetDeleteResponse(topics=list(refused.values()))
+        return OffsetDeleteResponse(topics=responses.topics)
     request.topics = good
 
     def reply(outcome: Message | ApiError) -> None:
@@ -52,10 +48,8 @@ def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDe
             return
         assert isinstance(outcome, OffsetDeleteResponse)
         for topic in outcome.topics:
-            before = refused.setdefault(topic.name, topic)
-            if before is not topic:
-                before.partitions += topic.partitions
-        outcome.topics = list(refused.values())
+            responses.put(topic.name, topic)
+        outcome.topics = responses.topics
         ctx.reply(outcome)
 
     ctx.services.groups.delete_offsets(request, reply)
