@@ -205,9 +205,11 @@ def _created(
 
 
 def delete_topics(
-    image: Image, command: DeleteTopics, _: DecisionContext
+    image: Image, command: DeleteTopics, context: DecisionContext
 ) -> Decision[MetadataRecord, tuple[TopicDeletion, ...]]:
     """Topics by name or id; one that is named twice, in whatever way, is refused."""
+    if not context.config(image).delete_topic_enable:
+        raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED)
     names = Counter(t.name for t in command.topics if t.name is not None and not t.topic_id.int)
     ids = Counter(t.topic_id for t in command.topics if t.name is None)
     results: list[TopicDeletion] = []

@@ -16,7 +16,7 @@ from headrace.controller.commands import (
     TopicToDelete,
 )
 from headrace.core.broker_configs import BrokerConfig
-from headrace.core.errors import ErrorCode
+from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NO_TOPIC_ID
 from headrace.metadata.image import Image
 from tests.support.metadata import DIRECTORY, cluster, machine
@@ -359,6 +359,14 @@ def test_a_bad_deletion_is_refused_in_the_words_of_kafka(
     after, answers = delete(image, *topics)
     assert answers == (answer,)
     assert after == image
+
+
+def test_no_topic_is_deleted_where_the_configuration_forbids_it() -> None:
+    image = with_topics(cluster(0), "a")
+    forbidding = machine(BrokerConfig.from_static({"delete.topic.enable": "false"}))
+    with pytest.raises(ApiError) as refused:
+        forbidding.decide(image, DeleteTopics((TopicToDelete("a"),)))
+    assert refused.value.code is ErrorCode.TOPIC_DELETION_DISABLED
 
 
 def test_a_topic_named_both_by_name_and_id_is_not_deleted() -> None:

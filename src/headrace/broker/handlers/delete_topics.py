@@ -3,7 +3,7 @@
 from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.controller.commands import DeleteTopics, TopicDeletion, TopicToDelete
-from headrace.core.errors import ErrorCode
+from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NO_TOPIC_ID
 from headrace.protocol.message import Message
 from headrace.protocol.messages.delete_topics import (
@@ -13,8 +13,13 @@ from headrace.protocol.messages.delete_topics import (
 )
 from headrace.security.authorizer import AclOperation, ResourceType
 
+DELETION_DISABLED_SINCE = 3
+"""Clients of older versions do not know that code."""
+
 
 def _refuse(request: DeleteTopicsRequest, code: ErrorCode, message: str | None) -> Message:
+    if message == code.name:
+        message = None
     return DeleteTopicsResponse(
         responses=[
             DeletableTopicResult(
@@ -42,7 +47,7 @@ async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> De
             refused.append(TopicDeletion(topic.name, topic.topic_id, code))
         else:
             allowed.append(topic)
-    results = await ctx.services.controller.submit(DeleteTopics(tuple(allowed)))
+    results = await _delete(ctx, tuple(allowed))
     return DeleteTopicsResponse(
         responses=[
             DeletableTopicResult(
@@ -56,11 +61,19 @@ async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> De
     )
 
 
+async def _delete(
+    ctx: RequestContext, topics: tuple[TopicToDelete, ...]
+) -> tuple[TopicDeletion, ...]:
+    try:
+        return await ctx.services.controller.submit(DeleteTopics(topics))
+    except ApiError as error:
+        is_disabled = error.code is ErrorCode.TOPIC_DELETION_DISABLED
+        if is_disabled and ctx.api_version < DELETION_DISABLED_SINCE:
+            raise ApiError(ErrorCode.INVALID_REQUEST) from None
+        raise
+
+
 def _check(ctx: RequestContext, topic: TopicToDelete) -> ErrorCode:
-    if not ctx.services.config.delete_topic_enable:
-        return (
-            ErrorCode.INVALID_REQUEST if ctx.api_version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
-        )
     name = topic.name
     if topic.topic_id != NO_TOPIC_ID and name is None:
         known = ctx.services.metadata.image.topics_by_id.get(topic.topic_id)
