@@ -15,9 +15,7 @@ from headrace.core.ids import Offset
 from headrace.log.partition_log import AppendInfo
 from headrace.protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 from headrace.protocol.records.validate import NotOneBatch
-from headrace.replication.partition import Partition
-
-ACKS_ALL: Final = -1
+from headrace.replication.partition import ACKS_ALL, Partition
 
 # Errors that Kafka finds before it looks at the log, or in the log's own state; with all others
 # the response says where the log starts, so that the producer can tell an expired sequence.

@@ -1,4 +1,4 @@
-"""Topics and brokers of an image as one client may see them: shared by the metadata answers."""
+"""Topics and brokers of an image as one client may see them, and the topics it may create."""
 
 from headrace.broker.request import RequestContext
 from headrace.core.listeners import WILDCARDS
@@ -41,6 +41,13 @@ def authorized_operations(ctx: RequestContext, resource_type: ResourceType, name
         if ctx.allows(operation, resource_type, name):
             bits |= 1 << operation
     return bits
+
+
+def may_create_topic(ctx: RequestContext, name: str) -> bool:
+    """Whether the client may create a topic of this name, or any."""
+    return ctx.allows(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or ctx.allows(
+        AclOperation.CREATE, ResourceType.TOPIC, name
+    )
 
 
 def topic_operations(ctx: RequestContext, name: str, asked: bool) -> int:

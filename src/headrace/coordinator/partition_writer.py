@@ -22,14 +22,13 @@ from headrace.protocol.compression import Codec
 from headrace.protocol.messages.heartbeat import HeartbeatResponse
 from headrace.protocol.records.encode import BatchBuilder
 from headrace.protocol.records.header import parse_header
-from headrace.replication.partition import Partition
+from headrace.replication.partition import ACKS_ALL, Partition
 
 logger = logging.getLogger(__name__)
 
 BATCH_BYTES_MAX = 1_000_000
 """A turn that decides more than this is appended in several batches."""
 
-ACKS_ALL = -1
 _NO_RESPONSE = HeartbeatResponse()
 """Any response: who waits for all that was written does not look at it."""
 

@@ -32,6 +32,7 @@ from headrace.core.ids import (
 )
 from headrace.log.leader_epochs import EpochEntry
 from headrace.log.partition_log import AppendInfo, PartitionLog
+from headrace.log.producer_state import ProducerStates
 from headrace.metadata.image import NO_LEADER, PartitionRegistration
 from headrace.protocol.records.header import BatchHeader
 from headrace.replication.follower import Follower
@@ -45,6 +46,8 @@ CommitCallback = Callable[[ErrorCode], None]
 # Asks for a flush of a partition, on behalf of somebody who waits for it or of nobody (None).
 FlushRequest = Callable[["Partition", object | None], None]
 _Waiters = deque[tuple[Offset, CommitCallback, object]]
+ACKS_ALL: Final = -1
+"""Of a produce: what is appended has to be on every replica in sync."""
 # The isolation level on the wire.
 _READ_COMMITTED: Final = 1
 
@@ -260,7 +263,7 @@ class Partition:
         role = self.role
         if not isinstance(role, Leader):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if acks == -1 and role.is_below_min_isr:
+        if acks == ACKS_ALL and role.is_below_min_isr:
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
         info = self.log.append(batches, buffer, self.leader_epoch)
         if info.duplicate:
@@ -344,6 +347,22 @@ class Partition:
             self.last_stable_offset,
             log.log_start_offset,
         )
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch, current_leader_epoch: int) -> EpochEntry:
+        """The largest epoch not above `epoch`, and where it ended."""
+        self.require_leader(current_leader_epoch)
+        return self.log.end_offset_for_epoch(epoch)
+
+    @property
+    def size_bytes(self) -> int:
+        """What its records take on this node, whether it leads or not."""
+        return self.log.size_bytes
+
+    @property
+    def active_producers(self) -> ProducerStates:
+        """What the leader remembers of those who write with an identity."""
+        self.require_leader()
+        return self.log.producers
 
     def count_fetched(self, messages: int, size: int) -> None:
         """Records of it have left."""

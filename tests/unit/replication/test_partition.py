@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.broker_configs import BrokerConfig
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError, OffsetOutOfRange
-from headrace.core.ids import NodeId, Offset, TopicPartition
+from headrace.core.ids import LeaderEpoch, NodeId, Offset, TopicPartition
 from headrace.core.topic_configs import TopicConfig
 from headrace.log.partition_log import AppendInfo, PartitionLog
 from headrace.metadata.image import PartitionRegistration
@@ -423,6 +423,8 @@ def test_a_follower_is_neither_written_nor_read(make: Callable[..., Partition]) 
         code_of(lambda: produce(partition)),
         code_of(lambda: read(partition, 0, FetchIsolation.HIGH_WATERMARK)),
         code_of(lambda: read(partition, 0, FetchIsolation.LOG_END)),
+        code_of(lambda: partition.end_offset_for_epoch(LeaderEpoch(1), -1)),
+        code_of(lambda: partition.active_producers),
         code_of(lambda: partition.delete_records_before(Offset(1))),
         code_of(partition.require_leader),
     ]

@@ -3,6 +3,7 @@
 from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.time_slice import in_time_slices
+from headrace.broker.topic_view import may_create_topic
 from headrace.controller.commands import CreateTopics, TopicCreation, TopicToCreate
 from headrace.core import topic_configs
 from headrace.core.errors import ErrorCode
@@ -14,7 +15,7 @@ from headrace.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from headrace.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 
 def _refuse(request: CreateTopicsRequest, code: ErrorCode, message: str | None) -> Message:
@@ -31,11 +32,10 @@ def _refuse(request: CreateTopicsRequest, code: ErrorCode, message: str | None) 
 @handles(CreateTopicsRequest, refuse=_refuse)
 async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create what may be created; each topic has its own answer."""
-    may_create_any = ctx.allows(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     wanted = []
     refused = []
     for topic in request.topics:
-        if may_create_any or ctx.allows(AclOperation.CREATE, ResourceType.TOPIC, topic.name):
+        if may_create_topic(ctx, topic.name):
             wanted.append(topic)
         else:
             refused.append(TopicCreation(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))

@@ -34,7 +34,7 @@ def describe_log_dirs(
         topic.partitions.append(
             DescribeLogDirsPartition(
                 partition_index=index,
-                partition_size=partition.log.size_bytes,
+                partition_size=partition.size_bytes,
                 # How far the high watermark is behind the end is not lag of a leader.
                 offset_lag=0,
                 is_future_key=False,

@@ -2,7 +2,7 @@
 
 from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
-from headrace.core.errors import ApiError, ErrorCode, StorageError
+from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.metadata.names import name_problem
 from headrace.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -51,9 +51,11 @@ def _partition_response(ctx: RequestContext, topic: str, index: int) -> Partitio
             partition_response.error_message = "This server does not host this topic-partition."
         return partition_response
     try:
-        producers = partition.log.producers
-    except StorageError as error:
-        partition_response.error_code, partition_response.error_message = error.code, str(error)
+        producers = partition.active_producers
+    except HeadraceError as error:
+        partition_response.error_code = error.code
+        if error.message != error.code.name:
+            partition_response.error_message = error.message
         return partition_response
     partition_response.active_producers = [
         ProducerState(

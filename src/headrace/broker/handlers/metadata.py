@@ -4,6 +4,7 @@ from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
 from headrace.broker.topic_view import (
     cluster_operations,
+    may_create_topic,
     offline_replicas,
     reachable_brokers,
     topic_operations,
@@ -20,7 +21,7 @@ from headrace.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from headrace.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 # Versions 10 and 11 have the field for an id, but only version 12 may use it.
 BY_ID_SINCE = 12
@@ -90,7 +91,7 @@ def _one(
         return _refused(name, ErrorCode.INVALID_TOPIC_EXCEPTION, asked)
     wanted = ctx.api_version < 4 or request.allow_auto_topic_creation
     if wanted and ctx.services.config.auto_create_topics_enable:
-        if not _may_create(ctx, name):
+        if not may_create_topic(ctx, name):
             return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked)
         creatable.append(name)
     return _refused(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked)
@@ -108,12 +109,6 @@ def _refuse_ids(asked: list[MetadataRequestTopic]) -> MetadataResponse:
             )
             for topic in asked
         ],
-    )
-
-
-def _may_create(ctx: RequestContext, name: str) -> bool:
-    return ctx.allows(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or ctx.allows(
-        AclOperation.CREATE, ResourceType.TOPIC, name
     )
 
 

@@ -40,9 +40,8 @@ def _partition_response(
         if not ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = ctx.services.replicas.require(topic, wanted.partition)
-        partition.require_leader(wanted.current_leader_epoch)
-        response.leader_epoch, response.end_offset = partition.log.end_offset_for_epoch(
-            LeaderEpoch(wanted.leader_epoch)
+        response.leader_epoch, response.end_offset = partition.end_offset_for_epoch(
+            LeaderEpoch(wanted.leader_epoch), wanted.current_leader_epoch
         )
     except HeadraceError as error:
         response.error_code = error.code

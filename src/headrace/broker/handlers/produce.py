@@ -12,7 +12,6 @@ from uuid import UUID
 
 from headrace.broker import leader_hints
 from headrace.broker.delayed_produce import (
-    ACKS_ALL,
     DelayedProduce,
     fill_appended,
     fill_error,
@@ -32,7 +31,7 @@ from headrace.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from headrace.protocol.records.budget import OverBudget
-from headrace.replication.partition import Partition
+from headrace.replication.partition import ACKS_ALL, Partition
 from headrace.replication.produce import append_produced, check_produced, duplicate_or_raise
 from headrace.security.authorizer import AclOperation, Action, ResourceType
 
