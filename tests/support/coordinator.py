@@ -31,6 +31,7 @@ from headrace.testing.unsynced_files import UnsyncedFileSystem
 
 TOPIC = "__registers"
 ME = NodeId(0)
+OTHER = NodeId(1)
 RESPONSE = HeartbeatResponse()
 T = TypeVar("T")
 
@@ -114,10 +115,14 @@ class LedPartition:
         self.partition.become_leader(PartitionRegistration(ME, epoch, 0, (ME,), (ME,)))
         return LeaderEpoch(epoch)
 
+    def follow(self, epoch: int) -> None:
+        registration = PartitionRegistration(OTHER, epoch, 0, (ME, OTHER), (OTHER,))
+        self.partition.become_follower(registration)
+
     def append(self, batch: bytes | bytearray) -> None:
         """As somebody else who led it."""
         with memoryview(batch) as view:
-            self.partition.append([(0, parse_header(batch))], view, -1)
+            self.log.append([(0, parse_header(batch))], view, self.partition.leader_epoch)
 
     def flush(self) -> None:
         self.partition.flushed(self.log.log_end_offset, 0)
@@ -179,6 +184,9 @@ class RegisterCoordinator:
         self.runtime.on_elected(self.led.partition.id, leader_epoch)
 
     def resign(self, epoch: int) -> None:
+        """In the order of a node: whoever waits for a commit hears of it before the runtime."""
+        if epoch == self.led.partition.leader_epoch:
+            self.led.follow(epoch + 1)
         self.runtime.on_resigned(self.led.partition.id, LeaderEpoch(epoch))
 
     def reply(self, name: str) -> Callable[[Message | ApiError], None]:

@@ -238,7 +238,9 @@ class CoordinatorRuntime(Generic[S, C]):
 
     def _write_failed(self, loaded: LoadedShard[S], code: ErrorCode) -> None:
         """What the log did not take must not be believed: read the shard anew."""
-        logger.error("records not written: shard=%s error=%s", self._name(loaded), code.name)
+        if code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            # That one is no failure: the partition resigns, and says so to who waits there first.
+            logger.error("records not written: shard=%s error=%s", self._name(loaded), code.name)
         self._unload(loaded)
 
     def _unload(self, loaded: LoadedShard[S], requester: Reply | None = None) -> None:

@@ -83,6 +83,17 @@ async def test_a_resignation_ends_every_wait_and_the_next_leader_finds_what_is_i
     assert node.led.batches() == [1, 1, 1]
 
 
+async def test_a_resignation_with_commits_under_way_is_no_failure(
+    node: RegisterCoordinator, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.elect(1)
+    node.put("a")
+    await turn()  # in the log, not committed
+    node.resign(1)
+    assert node.heard == [("a", NOWHERE)]
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 async def test_a_shard_that_is_resigned_while_it_is_loaded_is_not_there_afterwards(
     node: RegisterCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
