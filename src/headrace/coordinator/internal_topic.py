@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from headrace.core.errors import ApiError, ErrorCode, HeadraceError
 from headrace.metadata.auto_topic_creation import AutoTopicCreationManager
-from headrace.metadata.image import Image
+from headrace.metadata.image import Image, Topic
 
 
 @lru_cache(maxsize=4096)
@@ -32,26 +32,23 @@ class InternalTopic:
         newest_image: Callable[[], Image],
         topics: AutoTopicCreationManager,
         name: str,
-        partitions: int,
     ) -> None:
-        """`partitions`: how many it will have, as long as it does not exist."""
         self._newest_image = newest_image
         self._topics = topics
         self._name = name
-        self._partitions = partitions
 
-    def partition_count(self) -> int | None:
-        """None while the topic does not exist."""
-        topic = self._newest_image().topics.get(self._name)
-        return None if topic is None else len(topic.partitions)
+    def partition_of(self, key: str) -> int | None:
+        """Where a key belongs; None while the topic does not exist."""
+        topic = self._topic
+        return None if topic is None else partition_for(key, len(topic.partitions))
 
-    def partition_of(self, key: str) -> int:
-        """Where a key belongs, also before the topic exists."""
-        return partition_for(key, self.partition_count() or self._partitions)
+    @property
+    def _topic(self) -> Topic | None:
+        return self._newest_image().topics.get(self._name)
 
     async def ensure(self) -> None:
         """Create the topic if it is not there; raises COORDINATOR_NOT_AVAILABLE."""
-        if self.partition_count() is not None:
+        if self._topic is not None:
             return
         try:
             await self._topics.ensure(self._name)

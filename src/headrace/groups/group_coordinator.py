@@ -7,7 +7,7 @@ exactly once, with the response or with the reason why there is none.
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from headrace.coordinator.internal_topic import InternalTopic, partition_for
+from headrace.coordinator.internal_topic import InternalTopic
 from headrace.coordinator.result import ReplyCallback
 from headrace.coordinator.runtime import CoordinatorRuntime
 from headrace.core.broker_configs import BrokerConfig
@@ -70,9 +70,7 @@ class GroupCoordinator:
         self._replicas = replicas
         self._randomness = randomness
         self._settings = settings = GroupSettings.of(config)
-        self._topic = InternalTopic(
-            newest_image, topics, OFFSETS_TOPIC, config.offsets_topic_num_partitions
-        )
+        self._topic = InternalTopic(newest_image, topics, OFFSETS_TOPIC)
         self.counts = counts = GroupCounts()
 
         def new_result(now_ms: int, time_ms: int) -> GroupResult:
@@ -106,21 +104,23 @@ class GroupCoordinator:
         """Stop at once, as the death of the process would."""
         self.runtime.kill()
 
-    async def ensure_topic(self) -> None:
-        """Create `__consumer_offsets` on first need; raises COORDINATOR_NOT_AVAILABLE."""
-        await self._topic.ensure()
+    async def coordinator_partition(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that a group belongs to, by Kafka's rule.
 
-    def coordinator_partition(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that a group belongs to, by Kafka's rule."""
-        return self._topic.partition_of(group_id)
+        The topic is created on first need. Raises COORDINATOR_NOT_AVAILABLE where it cannot be.
+        """
+        await self._topic.ensure()
+        index = self._topic.partition_of(group_id)
+        if index is None:  # deleted again
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return index
 
     def new_member_id(self, prefix: str) -> str:
         return f"{prefix}-{self._randomness.uuid()}"
 
     def _partition_of(self, group_id: str) -> int | None:
         check_group_id(group_id)
-        count = self._topic.partition_count()
-        return None if count is None else partition_for(group_id, count)
+        return self._topic.partition_of(group_id)
 
     # Members of classic groups
 

@@ -67,8 +67,7 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Coordina
         raise ApiError(ErrorCode.INVALID_REQUEST, f"no coordinators of key type {key_type}")
     ctx.require(AclOperation.DESCRIBE, ResourceType.GROUP, key)
     services = ctx.services
-    await services.groups.ensure_topic()
-    index = services.groups.coordinator_partition(key)
+    index = await services.groups.coordinator_partition(key)
     partition = services.metadata.image.partition(OFFSETS_TOPIC, index)
     for broker, endpoint in reachable_brokers(ctx):
         if partition is not None and broker.id == partition.leader and not broker.fenced:
