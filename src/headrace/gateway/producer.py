@@ -54,8 +54,6 @@ class GatewayProducer:
     ) -> list[Produced]:
         if not records:
             return []
-        if acks not in (-1, 0, 1):
-            raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is not -1, 0 or 1")
         state = self._topics.known(topic) or await self._topics.find(topic, create=True)
         count = len(state.partitions)
         round_robin = self._round_robin.get(topic, 0)

@@ -238,7 +238,7 @@ async def test_after_a_restart_keys_are_known_and_expired_ones_are_not_read(tmp_
                     fetched.append(ask.request.topics[0].partitions[0].fetch_offset)
                 return submit(ask)
 
-            three.client.requests.submit = watched  # type: ignore[method-assign, assignment]  # a spy
+            three.client.requests.submit = watched  # type: ignore[assignment]  # a spy
             await three.produce("orders", RECORDS[:1], key="k0")
             assert min(fetched) == 10
             assert await count(three, "orders") == 11

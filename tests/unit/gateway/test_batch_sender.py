@@ -32,7 +32,7 @@ async def test_a_duplicate_without_an_offset_is_no_success(tmp_path: Path) -> No
                 return submit(ask)
             return answered(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
-        gateway.client.requests.submit = forgetful  # type: ignore[method-assign, assignment]  # a broker's word
+        gateway.client.requests.submit = forgetful  # type: ignore[assignment]  # a broker's word
         done = await gateway.produce("orders", records, key="k")
     assert [each.offset for each in done] == [-1, -1]
     assert {each.error.code for each in done if each.error} == {ErrorCode.DUPLICATE_SEQUENCE_NUMBER}
@@ -53,7 +53,7 @@ async def test_without_a_key_only_what_was_not_written_is_sent_again(tmp_path: P
             sent += 1
             return answered(said.pop()) if said else submit(ask)
 
-        gateway.client.requests.submit = refusing_once  # type: ignore[method-assign, assignment]  # a broker's word
+        gateway.client.requests.submit = refusing_once  # type: ignore[assignment]  # a broker's word
         gateway.client.requests.session.backoff = Backoff(0, 0, RealRandomness())
         for code in ErrorCode:
             if not code:

@@ -15,7 +15,7 @@ from headrace.client.core.operations import (
 from headrace.client.core.settings import ClientSettings
 from headrace.core.errors import HeadraceError
 from headrace.core.runtime import Clock, Randomness
-from headrace.network.connection import Connect, ConnectionFactory, ResponseFuture
+from headrace.network.connection import Connect, ConnectionFactory
 from headrace.network.connection_pool import ConnectionPool
 from headrace.network.send_request import SendRequest
 from headrace.protocol.message import Message
@@ -51,6 +51,8 @@ class AsyncClusterRequests:
             now_ms=self.now_ms,
             connected=self._pool.ready_nodes,
         )
+        # Of one request; requests to one node keep their order.
+        self.submit = self._pool.submit
         self.new_channel = self._pool.new_channel
         self.close_channel = self._pool.close_channel
         self.close = self._pool.close
@@ -58,10 +60,6 @@ class AsyncClusterRequests:
     def now_ms(self) -> float:
         """Milliseconds that only grow, by the loop's clock."""
         return asyncio.get_running_loop().time() * 1000
-
-    def submit(self, send: SendRequest) -> ResponseFuture:
-        """Send one request; requests to one node keep their order."""
-        return self._pool.submit(send)
 
     async def run(self, operation: ClientOperation[T]) -> T:
         """Drive an operation of the core to its result."""
