@@ -39,6 +39,9 @@ RECORDS_PER_ROUND_MAX: Final = 10_000
 BATCHES_IN_FLIGHT_MAX: Final = 8
 """Decided and not yet published: more would not be answered sooner, and each holds an image."""
 
+FOLLOW_RETRY_SECONDS: Final = 1.0
+"""When committed records are read again that the disk did not give."""
+
 Waiter = asyncio.Future[Any]
 
 logger = logging.getLogger(__name__)
@@ -254,7 +257,7 @@ class Controller:
         """Whether there is something to read from the log, which the active one need not."""
         return (
             self._pending is None
-            and not self._stands_still
+            and not (self._stands_still or self._stopping)
             and self._loader.end_offset < self._committed
         )
 
@@ -294,6 +297,20 @@ class Controller:
         try:
             return await self._executor.run(partial(self._replay, self._committed))
         except Exception as error:
+            activation = self._activation
+            if activation is not None and not activation.done():
+                # Whoever starts this node waits, and has nothing to serve without it.
+                self._stands_still = True
+                activation.set_exception(error)
+                return None
+            if isinstance(error, StorageError):
+                logger.error(
+                    "metadata cannot be read, will try again: offset=%d error=%s",
+                    self.image.offset,
+                    error,
+                )
+                await asyncio.sleep(FOLLOW_RETRY_SECONDS)
+                return None
             # Requests are answered from what is known; to go on without it would be to guess, and
             # to lead without it would be to decide on a guess.
             self._stands_still = True

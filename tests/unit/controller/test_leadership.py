@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from headrace.controller import controller as controller_module
 from headrace.controller.commands import (
     CreateTopics,
     RegisterBroker,
@@ -32,6 +33,7 @@ from tests.support.metadata import ENDPOINTS, InlineExecutor
 from tests.support.quorum import ScriptedQuorum
 
 NODE = NodeId(0)
+PATIENCE_SECONDS = 20
 
 
 def create(name: str, *, validate_only: bool = False) -> CreateTopics:
@@ -289,6 +291,49 @@ async def test_a_batch_that_could_not_be_appended_takes_those_behind_it_along() 
     run.quorum.commit()
     assert await outcomes(tasks) == [ErrorCode.NONE]
     assert run.topics == {"kept", "a"}
+    await run.controller.stop()
+
+
+async def test_a_start_ends_where_what_was_committed_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It waited for ever, with one line in the log."""
+    run = Run()
+    reads = iter((False, True))
+    read = run.quorum.read
+
+    def fails_later(start: Offset, end: Offset) -> Any:
+        if next(reads):
+            raise StorageError("no descriptor")
+        return read(start, end)
+
+    monkeypatch.setattr(run.quorum, "read", fails_later)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        with pytest.raises(StorageError, match="no descriptor"):
+            await run.start()
+    run.controller.kill()
+
+
+async def test_what_the_disk_did_not_give_is_read_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(controller_module, "FOLLOW_RETRY_SECONDS", 0)
+    caplog.set_level(logging.ERROR)
+    run = await Run().start()
+    run.quorum.resign()
+    run.quorum.write([TopicRecord(name="of-another", topic_id=UUID(int=9))])
+
+    def fails(*_: Offset) -> Any:
+        raise StorageError("no descriptor")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run.quorum, "read", fails)
+        run.quorum.commit()
+        await settle()
+        assert "metadata cannot be read, will try again" in caplog.text
+        assert not run.topics
+    await settle()
+    assert run.topics == {"of-another"}
     await run.controller.stop()
 
 
