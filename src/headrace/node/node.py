@@ -26,6 +26,7 @@ from headrace.node.broker_server import BrokerServer
 from headrace.node.controller_server import ControllerServer
 from headrace.node.descriptors import DescriptorShares
 from headrace.node.metrics import NodeMetrics
+from headrace.node.shielded_executor import ShieldedExecutor
 from headrace.security.authorizer import AllowAll, Authorizer
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Node:
         self._clock = clock
         self._randomness = randomness
         self._executor = executor
+        # The metadata log is written through it.
+        self._shielded = ShieldedExecutor(executor)
         self._descriptors = descriptors
         self._compactor = compactor or InlineCompactor(files)
         self._authorizer = authorizer or AllowAll()
@@ -73,7 +76,12 @@ class Node:
             await self._start()
         except BaseException:
             # As it is, without a stop: logs that were not opened yet would be called clean.
-            self.kill()
+            self._drop()
+            try:
+                # Two who write to one metadata log would leave none that can be read.
+                await self._shielded.wait_until_idle()
+            finally:
+                self._release_directory()
             raise
 
     async def _start(self) -> None:
@@ -96,7 +104,7 @@ class Node:
             files=self._files,
             clock=self._clock,
             randomness=self._randomness,
-            executor=self._executor,
+            executor=self._shielded,
         )
         await controller.start(self._on_stop)
         broker = self._broker_server = BrokerServer(
@@ -183,6 +191,10 @@ class Node:
 
     def kill(self) -> None:
         """Drop everything as a SIGKILL would: what is written stays, nothing else happens."""
+        self._drop()
+        self._release_directory()
+
+    def _drop(self) -> None:
         if self.extra_listeners is not None:
             self.extra_listeners.abort()
         self._on_stop.pop_all()
@@ -190,5 +202,7 @@ class Node:
             self._broker_server.kill()
         if self._controller_server is not None:
             self._controller_server.kill()
+
+    def _release_directory(self) -> None:
         if self._directory is not None:
             self._directory.release_lock()

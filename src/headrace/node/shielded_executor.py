@@ -6,7 +6,7 @@ of a segment running while the directory is closed, and perhaps opened by the ne
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headrace.core.runtime import Executor
 
@@ -18,9 +18,12 @@ class ShieldedExecutor:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
+        self._running: set[asyncio.Future[Any]] = set()
 
     async def run(self, call: Callable[[], T]) -> T:
         running = asyncio.ensure_future(self._executor.run(call))
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -28,3 +31,8 @@ class ShieldedExecutor:
             if not running.cancelled():
                 running.exception()  # it was seen; nobody is left to be told
             raise
+
+    async def wait_until_idle(self) -> None:
+        """Return when no call is under way, whoever has asked for it."""
+        while self._running:
+            await asyncio.wait(tuple(self._running))

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -9,7 +10,8 @@ from typing import TypeVar
 import pytest
 
 from headrace.core.config_resources import ConfigResourceType
-from headrace.core.errors import ErrorCode
+from headrace.core.errors import ErrorCode, StartupRefused
+from headrace.metadata.metadata_log import MetadataLog
 from headrace.metadata.records import ConfigRecord
 from headrace.metadata.sole_voter_quorum import SoleVoterQuorum
 from headrace.node.system import ThreadExecutor
@@ -43,7 +45,7 @@ from headrace.protocol.messages.produce import (
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
 from headrace.replication.replica_manager import ReplicaManager
-from tests.support.four_partitions import Client
+from tests.support.four_partitions import PATIENCE_SECONDS, Client
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
 
@@ -94,6 +96,37 @@ async def test_a_start_that_fails_does_not_pass_for_a_clean_stop(
     assert not (tmp_path / CLEAN_MARKER).exists()
     async with running_node(tmp_path) as node:
         assert node.addresses, "the failed start let go of the directory"
+
+
+async def test_a_start_that_is_called_off_keeps_the_directory_until_nobody_writes_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one would find a metadata log that two have written to."""
+    writes, may_write = threading.Event(), threading.Event()
+    flush = MetadataLog.flush
+
+    def slow_flush(log: MetadataLog) -> None:
+        writes.set()
+        assert may_write.wait(PATIENCE_SECONDS)
+        flush(log)
+
+    async def start() -> None:
+        async with running_node(tmp_path):
+            pass
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MetadataLog, "flush", slow_flush)
+        starting = asyncio.create_task(start())
+        await asyncio.to_thread(writes.wait, PATIENCE_SECONDS)
+        starting.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        with pytest.raises(StartupRefused, match="in use by another process"):
+            await start()
+        may_write.set()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+    await start()
 
 
 async def test_a_stop_answers_what_is_under_way(tmp_path: Path) -> None:
