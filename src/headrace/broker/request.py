@@ -99,6 +99,19 @@ class ResponseSink(Protocol):
         ...
 
 
+def is_allowed(
+    services: Services,
+    origin: RequestOrigin,
+    operation: AclOperation,
+    resource_type: ResourceType,
+    name: str,
+) -> bool:
+    """Whether the sender may do this."""
+    return origin.is_this_broker or services.authorizer.allows(
+        Action(origin.principal, origin.client_host, operation, resource_type, name)
+    )
+
+
 class RequestContext:
     """One request: who sent it, in which version, since when, and the way back."""
 
@@ -212,10 +225,7 @@ class RequestContext:
         self.started += self.services.request_metrics.now() - self._paused_at
 
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        origin = self.origin
-        return origin.is_this_broker or self.services.authorizer.allows(
-            Action(origin.principal, origin.client_host, operation, resource_type, name)
-        )
+        return is_allowed(self.services, self.origin, operation, resource_type, name)
 
     def require(self, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
         """Refuse the whole request unless allowed; per-item refusals use `allows`."""

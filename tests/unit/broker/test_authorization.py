@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from headrace.broker.in_process import InProcessConnection
+from headrace.broker.request import RequestOrigin
 from headrace.broker.routes import ROUTES_ON
 from headrace.core.errors import ErrorCode
-from headrace.core.ids import NO_TOPIC_ID
+from headrace.core.ids import NO_TOPIC_ID, NodeId
 from headrace.core.listeners import ListenerType
+from headrace.network.address import BrokerAddress
+from headrace.network.send_request import SendRequest
 from headrace.protocol.api_keys import ApiKey
 from headrace.protocol.message import Message, Struct
 from headrace.protocol.messages import (
@@ -44,6 +48,7 @@ from headrace.protocol.messages.describe_cluster import DescribeClusterRequest
 from headrace.protocol.messages.init_producer_id import InitProducerIdRequest
 from headrace.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from headrace.security.authorizer import Action
+from headrace.security.principal import Principal
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
 
@@ -255,3 +260,18 @@ async def test_a_handler_asks_and_a_refusal_is_answered(api_key: int, tmp_path: 
     assert authorizer.asked, "the handler asked for no permission"
     assert {str(action.principal) for action in authorizer.asked} == {"User:ANONYMOUS"}
     assert error_codes(answer) & REFUSALS or api_key in SILENT
+
+
+@pytest.mark.parametrize(
+    "api_key", [ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS], ids=lambda key: key.name
+)
+async def test_the_broker_itself_needs_no_permission(api_key: ApiKey, tmp_path: Path) -> None:
+    authorizer = DenyAll()
+    origin = RequestOrigin(Principal("Broker", "0"), "/local", "in-process", is_this_broker=True)
+    async with running_node(tmp_path, authorizer) as node:
+        here = InProcessConnection(BrokerAddress(NodeId(0), "-", 1), node.processor, origin, "test")
+        version = NEWEST_BY_NAME.get(api_key, ROUTES[api_key].highest_version)
+        asked = SendRequest(NodeId(0), REQUESTS[api_key], Message, 5_000, version_max=version)
+        answer = await here.submit(asked)
+    assert authorizer.asked == []
+    assert error_codes(answer) - {ErrorCode.NONE} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

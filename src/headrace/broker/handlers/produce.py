@@ -17,7 +17,7 @@ from headrace.broker.delayed_produce import (
     fill_error,
     must_wait,
 )
-from headrace.broker.request import RequestContext, RequestOrigin
+from headrace.broker.request import RequestContext, RequestOrigin, is_allowed
 from headrace.broker.routes import handles
 from headrace.broker.services import Services
 from headrace.broker.time_slice import in_time_slices
@@ -33,7 +33,7 @@ from headrace.protocol.messages.produce import (
 from headrace.protocol.records.budget import OverBudget
 from headrace.replication.partition import ACKS_ALL, Partition
 from headrace.replication.produce import append_produced, check_produced, duplicate_or_raise
-from headrace.security.authorizer import AclOperation, Action, ResourceType
+from headrace.security.authorizer import AclOperation, ResourceType
 
 ACKS: Final = frozenset({0, 1, ACKS_ALL})
 _NOTHING = memoryview(b"")
@@ -126,10 +126,7 @@ def admit_topic(
         if known is None:
             return ErrorCode.UNKNOWN_TOPIC_ID, ""
         name = known.name
-    action = Action(
-        origin.principal, origin.client_host, AclOperation.WRITE, ResourceType.TOPIC, name
-    )
-    if not services.authorizer.allows(action):
+    if not is_allowed(services, origin, AclOperation.WRITE, ResourceType.TOPIC, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED, name
     if acks not in ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, name
