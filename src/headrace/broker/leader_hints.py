@@ -9,6 +9,7 @@ from uuid import UUID
 
 from headrace.broker.request import RequestOrigin
 from headrace.broker.services import Services
+from headrace.broker.topic_view import endpoint_for
 from headrace.core.errors import ErrorCode
 from headrace.metadata.image import BrokerEndpoint, BrokerRegistration, PartitionRegistration
 from headrace.protocol.messages import fetch, produce
@@ -75,7 +76,7 @@ def _leader(
         return None
     registration = topic.partitions[index]
     broker = image.brokers.get(registration.leader)
-    endpoint = None if broker is None else broker.endpoint(origin.listener)
+    endpoint = None if broker is None or broker.fenced else endpoint_for(origin, broker)
     # This node says "not here" of what it leads while a log is being opened: no news to anybody.
     if broker is None or endpoint is None or broker.id == services.node_id:
         return None

@@ -1,6 +1,6 @@
 """Topics and brokers of an image as one client may see them, and the topics it may create."""
 
-from headrace.broker.request import RequestContext
+from headrace.broker.request import RequestContext, RequestOrigin
 from headrace.core.listeners import WILDCARDS
 from headrace.metadata.image import BrokerEndpoint, BrokerRegistration
 from headrace.security.authorizer import (
@@ -14,18 +14,25 @@ NOT_ASKED = -(2**31)
 """What the wire says where authorized operations were not asked for."""
 
 
-def reachable_brokers(ctx: RequestContext) -> list[tuple[BrokerRegistration, BrokerEndpoint]]:
+def reachable_brokers(
+    ctx: RequestContext, *, include_fenced: bool = False
+) -> list[tuple[BrokerRegistration, BrokerEndpoint]]:
     """Brokers with the address they have on the listener that the client came through."""
-    found = []
-    for broker in ctx.services.metadata.image.brokers.values():
-        endpoint = broker.endpoint(ctx.origin.listener)
-        if endpoint is None:
-            continue
-        if endpoint.host in WILDCARDS:
-            # Bound to every address and told of none: the one the client came to works for it.
-            endpoint = endpoint._replace(host=ctx.origin.local_host)
-        found.append((broker, endpoint))
-    return found
+    return [
+        (broker, endpoint)
+        for broker in ctx.services.metadata.image.brokers.values()
+        if (endpoint := endpoint_for(ctx.origin, broker)) is not None
+        and (include_fenced or not broker.fenced)
+    ]
+
+
+def endpoint_for(origin: RequestOrigin, broker: BrokerRegistration) -> BrokerEndpoint | None:
+    """Where a client reaches a broker; None if the broker has not the listener of the request."""
+    endpoint = broker.endpoint(origin.listener)
+    if endpoint is not None and endpoint.host in WILDCARDS:
+        # Bound to every address and told of none: the one the client came to works for it.
+        return endpoint._replace(host=origin.local_host)
+    return endpoint
 
 
 def offline_replicas(ctx: RequestContext, topic: str, index: int) -> list[int]:

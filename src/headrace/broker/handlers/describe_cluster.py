@@ -55,8 +55,9 @@ def describe_cluster(
                 rack=broker.rack,
                 is_fenced=broker.fenced,
             )
-            for broker, endpoint in reachable_brokers(ctx)
-            if not broker.fenced or request.include_fenced_brokers
+            for broker, endpoint in reachable_brokers(
+                ctx, include_fenced=request.include_fenced_brokers
+            )
         ],
         cluster_authorized_operations=cluster_operations(
             ctx, request.include_cluster_authorized_operations

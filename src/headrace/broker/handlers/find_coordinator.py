@@ -70,7 +70,7 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Coordina
     index = await services.groups.coordinator_partition(key)
     partition = services.metadata.image.partition(OFFSETS_TOPIC, index)
     for broker, endpoint in reachable_brokers(ctx):
-        if partition is not None and broker.id == partition.leader and not broker.fenced:
+        if partition is not None and broker.id == partition.leader:
             return Coordinator(
                 key=key, node_id=broker.id, host=endpoint.host, port=endpoint.port, error_message=""
             )

@@ -34,14 +34,12 @@ def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     if ctx.api_version < BY_ID_SINCE and any(topic.topic_id != NO_TOPIC_ID for topic in asked):
         return _refuse_ids(asked)
     image = ctx.services.metadata.image
-    brokers = reachable_brokers(ctx)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
                 node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
             )
-            for broker, endpoint in brokers
-            if not broker.fenced
+            for broker, endpoint in reachable_brokers(ctx)
         ],
         cluster_id=image.cluster_id,
         controller_id=ctx.services.node_id,
