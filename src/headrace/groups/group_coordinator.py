@@ -15,7 +15,12 @@ from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.runtime import Clock, Randomness
 from headrace.groups import consumer_group_requests, offset_requests, queries
 from headrace.groups.consumer.describe import describe_error
-from headrace.groups.names import check_group_id, check_join, check_member_names
+from headrace.groups.names import (
+    check_group_id,
+    check_join,
+    check_member_names,
+    require_group_id,
+)
 from headrace.groups.result import ClientInfo, GroupResult
 from headrace.groups.settings import GroupSettings
 from headrace.groups.shard import GroupShard
@@ -133,14 +138,14 @@ class GroupCoordinator:
         )
 
     def sync(self, request: SyncGroupRequest, reply: ReplyCallback) -> None:
-        check_group_id(request.group_id, required=True)
+        require_group_id(request.group_id)
         self.runtime.write(
             request.group_id, lambda shard, result: shard.sync(request, reply, result), reply
         )
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         """Answered at once: it tells nothing that could be lost."""
-        check_group_id(request.group_id, required=True)
+        require_group_id(request.group_id)
         try:
             return self.runtime.write(
                 request.group_id, lambda shard, result: shard.heartbeat(request, result)
@@ -151,7 +156,7 @@ class GroupCoordinator:
             raise
 
     def leave(self, request: LeaveGroupRequest, reply: ReplyCallback) -> None:
-        check_group_id(request.group_id, required=True)
+        require_group_id(request.group_id)
         self.runtime.write(
             request.group_id, lambda shard, result: shard.leave(request, reply, result), reply
         )
@@ -193,7 +198,7 @@ class GroupCoordinator:
         )
 
     def delete_offsets(self, request: OffsetDeleteRequest, reply: ReplyCallback) -> None:
-        check_group_id(request.group_id, required=True)
+        require_group_id(request.group_id)
         self.runtime.write(
             request.group_id,
             lambda shard, result: offset_requests.delete(shard, request, reply, result),

@@ -26,15 +26,21 @@ def fits_a_record(text: str) -> bool:
     return len(text) <= TEXT_BYTES_MAX // 4 or len(text.encode()) <= TEXT_BYTES_MAX
 
 
-def check_group_id(group_id: str, *, required: bool = False) -> None:
-    """Refuse what cannot be the id of a group; offsets alone may be stored without one."""
-    if len(group_id) > NAME_LENGTH_MAX or (required and not group_id):
+def check_group_id(group_id: str) -> None:
+    """Refuse what does not fit a record; asked of every request, where its group is looked for."""
+    if len(group_id) > NAME_LENGTH_MAX:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID)
+
+
+def require_group_id(group_id: str) -> None:
+    """Refuse a group without an id; only offsets may be stored without one."""
+    if not group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
 
 
 def check_join(request: JoinGroupRequest, client_id: str, settings: GroupSettings) -> None:
     """Refuse a member of a classic group that can be in none."""
-    check_group_id(request.group_id, required=True)
+    require_group_id(request.group_id)
     check_member_names(
         client_id,
         request.member_id,

@@ -27,8 +27,10 @@ from headrace.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
+from headrace.protocol.messages.leave_group import LeaveGroupRequest
 from headrace.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from headrace.protocol.messages.offset_commit import OffsetCommitResponse
+from headrace.protocol.messages.offset_delete import OffsetDeleteRequest
 from headrace.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -292,6 +294,21 @@ async def test_commits_of_one_connection_are_pipelined(tmp_path: Path) -> None:
         answers = [await client.receive(OffsetCommitResponse, 9) for _ in sent]
         assert [number for number, _ in answers] == sent
         assert await client.committed() == 99
+
+
+async def test_a_group_without_an_id_may_store_offsets_and_nothing_else(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, Caller(node) as client:
+        await client.prepare()
+        assert await client.commit(1, "") == ErrorCode.NONE
+        for request, version in (
+            (join_request(group_id=""), 9),
+            (SyncGroupRequest(group_id="", generation_id=1, member_id="m", assignments=[]), 4),
+            (HeartbeatRequest(group_id="", generation_id=1, member_id="m"), 4),
+            (LeaveGroupRequest(group_id="", members=[]), 4),
+            (OffsetDeleteRequest(group_id="", topics=[]), 0),
+        ):
+            response: Any = await client.call(request, version)
+            assert response.error_code == ErrorCode.INVALID_GROUP_ID
 
 
 @pytest.mark.parametrize("length", [20_000, 40_000])
