@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.controller.commands import CreateTopics, TopicToCreate
+from headrace.core.errors import ErrorCode
 from headrace.node.node import Node
 from headrace.protocol.api_keys import response_class
 from headrace.protocol.frames import encode_request
@@ -28,6 +30,8 @@ from headrace.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from headrace.replication.partition import Partition
+from headrace.security.authorizer import AclOperation, Action
 from tests.support.batches import FIXED_TIMESTAMP_MS, Batch
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
@@ -91,6 +95,58 @@ async def test_what_was_acknowledged_can_be_deleted(client: RawClient, below: in
     assert isinstance(answer, DeleteRecordsResponse)
     [deleted] = answer.topics[0].partitions
     assert (deleted.error_code, deleted.low_watermark) == (0, 1)
+
+
+class OnlyWrites:
+    def allows(self, action: Action) -> bool:
+        return action.operation in (AclOperation.CREATE, AclOperation.WRITE)
+
+
+@pytest.mark.parametrize(
+    ("question", "version"),
+    [
+        (
+            ListOffsetsRequest(
+                replica_id=-1,
+                topics=[
+                    ListOffsetsTopic(
+                        name="t",
+                        partitions=[ListOffsetsPartition(partition_index=0, timestamp=LATEST)],
+                    )
+                ],
+            ),
+            7,
+        ),
+        (
+            DeleteRecordsRequest(
+                topics=[
+                    DeleteRecordsTopic(
+                        name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=1)]
+                    )
+                ],
+                timeout_ms=1000,
+            ),
+            1,
+        ),
+    ],
+    ids=["ListOffsets", "DeleteRecords"],
+)
+async def test_who_may_not_ask_does_not_keep_the_disk_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: Message, version: int
+) -> None:
+    waited: list[Partition] = []
+    async with (
+        running_node(tmp_path, OnlyWrites()) as node,
+        RawClient(*node.addresses["PLAINTEXT"]) as client,
+    ):
+        await node.controller.submit(CreateTopics((TopicToCreate("t", 1, 1),)))
+        monkeypatch.setattr(
+            Partition, "when_flushed", lambda partition, *_: waited.append(partition)
+        )
+        answer = await after_a_write(client, question, version)
+    assert isinstance(answer, ListOffsetsResponse | DeleteRecordsResponse)
+    [refused] = answer.topics[0].partitions
+    assert (refused.error_code, waited) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
 
 
 async def test_the_start_of_a_log_is_past_what_was_deleted_just_before(client: RawClient) -> None:

@@ -40,11 +40,16 @@ async def delete_records(
     ctx: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     """Delete below the offsets given; answer when the new log starts are on disk."""
-    # Only committed records can be deleted: let what is written become so.
+    permissions = [
+        ctx.allows(AclOperation.DELETE, ResourceType.TOPIC, topic.name) for topic in request.topics
+    ]
+    # Only committed records can be deleted: let what is written become so, but do not keep the disk
+    # busy for those who may delete nothing.
     await wait_until_flushed(
         (
             ctx.services.replicas.find(topic.name, wanted.partition_index)
-            for topic in request.topics
+            for topic, allowed in zip(request.topics, permissions, strict=True)
+            if allowed
             for wanted in topic.partitions
         ),
         ctx.connection,
@@ -52,9 +57,9 @@ async def delete_records(
     topics = [
         DeleteRecordsTopicResult(
             name=topic.name,
-            partitions=[_delete(ctx, topic.name, wanted) for wanted in topic.partitions],
+            partitions=[_delete(ctx, topic.name, wanted, allowed) for wanted in topic.partitions],
         )
-        for topic in request.topics
+        for topic, allowed in zip(request.topics, permissions, strict=True)
     ]
     try:
         await ctx.services.replicas.checkpoint_log_starts()
@@ -67,13 +72,13 @@ async def delete_records(
 
 
 def _delete(
-    ctx: RequestContext, topic: str, wanted: DeleteRecordsPartition
+    ctx: RequestContext, topic: str, wanted: DeleteRecordsPartition, allowed: bool
 ) -> DeleteRecordsPartitionResult:
     response = DeleteRecordsPartitionResult(
         partition_index=wanted.partition_index, low_watermark=-1
     )
     try:
-        if not ctx.allows(AclOperation.DELETE, ResourceType.TOPIC, topic):
+        if not allowed:
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = ctx.services.replicas.require(topic, wanted.partition_index)
         response.low_watermark = partition.delete_records_before(

@@ -37,10 +37,16 @@ _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDIN
 @handles(ListOffsetsRequest)
 async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Answer for each partition; a bad one is a value in the answer."""
+    permissions = [
+        ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        for topic in request.topics
+    ]
     await wait_until_flushed(
         (
             ctx.services.replicas.find(topic.name, wanted.partition_index)
-            for topic in request.topics
+            # The disk is not kept busy for those who would be told nothing.
+            for topic, allowed in zip(request.topics, permissions, strict=True)
+            if allowed
             for wanted in topic.partitions
             if wanted.timestamp not in (EARLIEST, EARLIEST_LOCAL)
         ),
@@ -52,8 +58,7 @@ async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> List
         for partition in topic.partitions
     )
     topics = []
-    for topic in request.topics:
-        allowed = ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
+    for topic, allowed in zip(request.topics, permissions, strict=True):
         responses = []
         for wanted in {each.partition_index: each for each in topic.partitions}.values():
             response = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
