@@ -94,6 +94,8 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         self.origin = RequestOrigin(ANONYMOUS, "", owner.name)
         self.frames = frame_handler(self)
+        # What a request has to do later; a node that stops waits for it.
+        self.start = self.frames.start
         self._owner = owner
         self._received = ReceiveBuffer(frame_bytes_max)
         self._slots: deque[ResponseSlot] = deque()
@@ -237,10 +239,6 @@ class Connection(asyncio.BufferedProtocol):
         overlap here, since their effects come in order all the same; others have to wait.
         """
         self._mutes += 1
-
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run it; a node that stops waits for it."""
-        return self.frames.start(work)
 
     def unmute(self) -> None:
         """To be called once for each `mute`."""

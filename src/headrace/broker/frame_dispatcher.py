@@ -1,9 +1,5 @@
 """From the frames of one connection to requests, by the fast path where there is one."""
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Any
-
 from headrace.broker.connection import Connection
 from headrace.broker.processor import RequestProcessor
 from headrace.broker.produce_fast_path import ProduceFastPath, observe
@@ -15,10 +11,19 @@ from headrace.replication.partition import Partition
 class FrameDispatcher:
     """What becomes of the frames of one connection."""
 
-    __slots__ = ("_connection", "_now", "_processor", "produce_fast_path", "produced_last")
+    __slots__ = (
+        "_connection",
+        "_now",
+        "_processor",
+        "produce_fast_path",
+        "produced_last",
+        "start",
+    )
 
     def __init__(self, processor: RequestProcessor, connection: Connection) -> None:
         self._processor = processor
+        # What a request has to do later is run there; a node that stops waits for it.
+        self.start = processor.start
         self._connection = connection
         self._now = processor.services.request_metrics.now
         # Where the last produce went, and its fast path once it has been there twice.
@@ -41,7 +46,3 @@ class FrameDispatcher:
         context, request, end = served
         if end == len(frame) and isinstance(request, ProduceRequest):
             observe(self._processor.services, self, frame, header, request, context.appended_to)
-
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run what a request has to do later; a node that stops waits for it."""
-        return self._processor.start(work)
