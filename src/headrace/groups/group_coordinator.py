@@ -27,7 +27,6 @@ from headrace.groups.shard import GroupShard
 from headrace.groups.shard_state import GroupCounts
 from headrace.groups.stored_offsets import GroupRecordDecoder
 from headrace.metadata.auto_topic_creation import AutoTopicCreationManager
-from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
 from headrace.metadata.names import OFFSETS_TOPIC
 from headrace.protocol.compression import Codec
@@ -97,17 +96,6 @@ class GroupCoordinator:
     def start(self) -> None:
         """Groups whose partitions are led here are loaded in the background."""
         self._replicas.add_leadership_listener(self.runtime)
-
-    async def publish(self, before: Image, image: Image, delta: Delta) -> None:
-        """The metadata has changed."""
-        await self.runtime.publish(before, image, delta)
-
-    async def close(self) -> None:
-        await self.runtime.close()
-
-    def kill(self) -> None:
-        """Stop at once, as the death of the process would."""
-        self.runtime.kill()
 
     async def coordinator_partition(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that a group belongs to, by Kafka's rule.

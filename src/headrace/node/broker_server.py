@@ -208,8 +208,8 @@ class BrokerServer:
             self._randomness,
             self._config,
         )
-        on_stop.push_async_callback(groups.close)
-        self._publishers.add(PublisherOrder.COORDINATORS, groups.publish)
+        on_stop.push_async_callback(groups.runtime.close)
+        self._publishers.add(PublisherOrder.COORDINATORS, groups.runtime.publish)
         groups.start()
         return groups
 
@@ -357,5 +357,5 @@ class BrokerServer:
         for listener in self.listeners:
             listener.abort()
         if self._groups is not None:
-            self._groups.kill()
+            self._groups.runtime.kill()
         self._flush_scheduler.kill()

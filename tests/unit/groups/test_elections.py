@@ -113,7 +113,7 @@ class GroupNode(Node):
 async def node(tmp_path: Path) -> AsyncIterator[GroupNode]:
     node = GroupNode(tmp_path / "data")
     yield node
-    await node.groups.close()
+    await node.groups.runtime.close()
     node.close()
 
 
@@ -168,7 +168,7 @@ async def test_a_coordinator_that_is_made_late_knows_what_is_led_already(
     await node.led_by(ME, 4)
     node.commit(5)
     await asyncio.sleep(0)
-    await node.groups.close()
+    await node.groups.runtime.close()
     node.groups = node.new_groups()
     assert node.fetched() == (LOADING, None)
     assert await node.loaded() == (0, 5)

@@ -136,7 +136,7 @@ async def test_while_groups_are_loaded_their_members_are_told_to_wait(tmp_path: 
             await asyncio.sleep(0)
             groups.fetch(asked, found.extend)
         assert found[-1].topics[0].partitions[0].committed_offset == 7
-        await groups.close()
+        await groups.runtime.close()
 
 
 async def test_others_are_answered_while_groups_are_read_from_a_cold_disk(tmp_path: Path) -> None:
