@@ -1,8 +1,10 @@
 """Topics and brokers of an image as one client may see them, and the topics it may create."""
 
 from headrace.broker.request import RequestContext, RequestOrigin
+from headrace.core.errors import ErrorCode
 from headrace.core.listeners import WILDCARDS
 from headrace.metadata.image import BrokerEndpoint, BrokerRegistration
+from headrace.metadata.names import name_problem
 from headrace.security.authorizer import (
     CLUSTER_NAME,
     OPERATIONS_ON,
@@ -48,6 +50,12 @@ def authorized_operations(ctx: RequestContext, resource_type: ResourceType, name
         if ctx.allows(operation, resource_type, name):
             bits |= 1 << operation
     return bits
+
+
+def missing_topic_error(name: str) -> ErrorCode:
+    """What a client is told of a topic that does not exist: whether there can be one."""
+    possible = name_problem(name) is None
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if possible else ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def may_create_topic(ctx: RequestContext, name: str) -> bool:

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from headrace.core.errors import ErrorCode
 from headrace.core.ids import NodeId
 from headrace.metadata.image import BrokerEndpoint, BrokerRegistration
 from headrace.node.node import Node
@@ -14,13 +16,21 @@ from headrace.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from headrace.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
 from headrace.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
 )
-from headrace.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from headrace.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
 from tests.unit.broker.test_produce_fast_path import OTHER, new_topic, resign
@@ -66,6 +76,35 @@ async def test_fenced_brokers_are_shown_to_whoever_asks_for_them(tmp_path: Path)
             (FENCED, "fenced"),
             (OTHER, "127.0.0.1"),
         ]
+
+
+async def test_of_what_is_not_there_a_client_hears_whether_it_could_be(tmp_path: Path) -> None:
+    names = ["nowhere", "no/where"]
+    asked: tuple[tuple[Message, int], ...] = (
+        (
+            MetadataRequest(
+                topics=[MetadataRequestTopic(name=name) for name in names],
+                allow_auto_topic_creation=False,
+            ),
+            9,
+        ),
+        (
+            DescribeTopicPartitionsRequest(
+                topics=[TopicRequest(name=name) for name in names], cursor=None
+            ),
+            0,
+        ),
+    )
+    async with (
+        running_node(tmp_path) as node,
+        RawClient(*node.addresses["PLAINTEXT"]) as client,
+    ):
+        for request, version in asked:
+            response: Any = await client.call(request, version)
+            assert {topic.name: topic.error_code for topic in response.topics} == {
+                "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                "no/where": ErrorCode.INVALID_TOPIC_EXCEPTION,
+            }
 
 
 @pytest.mark.parametrize(

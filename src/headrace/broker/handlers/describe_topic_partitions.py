@@ -2,11 +2,16 @@
 
 from headrace.broker.request import RequestContext
 from headrace.broker.routes import handles
-from headrace.broker.topic_view import NOT_ASKED, offline_replicas, topic_operations
+from headrace.broker.topic_view import (
+    NOT_ASKED,
+    missing_topic_error,
+    offline_replicas,
+    topic_operations,
+)
 from headrace.core.errors import ApiError, ErrorCode
 from headrace.core.ids import NO_TOPIC_ID
 from headrace.metadata.image import Topic
-from headrace.metadata.names import INTERNAL_TOPICS, name_problem
+from headrace.metadata.names import INTERNAL_TOPICS
 from headrace.protocol.message import Message
 from headrace.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -48,13 +53,8 @@ def describe_topic_partitions(
             continue
         topic = ctx.services.metadata.image.topics.get(name)
         if topic is None:
-            known_bad = name_problem(name) is not None
-            code = (
-                ErrorCode.INVALID_TOPIC_EXCEPTION
-                if known_bad
-                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
-            topics.append(_unknown(name, code, topic_operations(ctx, name, asked=True)))
+            operations = topic_operations(ctx, name, asked=True)
+            topics.append(_unknown(name, missing_topic_error(name), operations))
             continue
         if left <= 0:
             next_cursor = NextCursor(topic_name=name, partition_index=first)

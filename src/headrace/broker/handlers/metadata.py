@@ -5,6 +5,7 @@ from headrace.broker.routes import handles
 from headrace.broker.topic_view import (
     cluster_operations,
     may_create_topic,
+    missing_topic_error,
     offline_replicas,
     reachable_brokers,
     topic_operations,
@@ -12,7 +13,7 @@ from headrace.broker.topic_view import (
 from headrace.core.errors import ErrorCode
 from headrace.core.ids import NO_TOPIC_ID
 from headrace.metadata.image import Topic
-from headrace.metadata.names import INTERNAL_TOPICS, name_problem
+from headrace.metadata.names import INTERNAL_TOPICS
 from headrace.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -85,14 +86,15 @@ def _one(
     topic = image.topics.get(name)
     if topic is not None:
         return _describe(ctx, request, topic)
-    if name_problem(name) is not None:
-        return _refused(name, ErrorCode.INVALID_TOPIC_EXCEPTION, asked)
+    code = missing_topic_error(name)
+    if code is ErrorCode.INVALID_TOPIC_EXCEPTION:
+        return _refused(name, code, asked)
     wanted = ctx.api_version < 4 or request.allow_auto_topic_creation
     if wanted and ctx.services.config.auto_create_topics_enable:
         if not may_create_topic(ctx, name):
             return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked)
         creatable.append(name)
-    return _refused(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked)
+    return _refused(name, code, asked)
 
 
 def _refuse_ids(asked: list[MetadataRequestTopic]) -> MetadataResponse:
