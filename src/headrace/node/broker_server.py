@@ -145,18 +145,18 @@ class BrokerServer:
         # In reverse: what the last flush commits is written down.
         on_stop.callback(self._replicas.close)
         on_stop.push_async_callback(self._flush_scheduler.close)
-        await self._open_partitions(began)
-        self._publishers.add(
-            PublisherOrder.REPLICAS, self._replicas.publish, seen=self._controller.image
-        )
+        # What is committed while logs are opened comes to the replicas as a change of this image.
+        image = self._metadata.image
+        await self._open_partitions(image, began)
+        self._publishers.add(PublisherOrder.REPLICAS, self._replicas.publish, seen=image)
         services = self._make_services(on_stop)
         self.processor = RequestProcessor(services)
         self._prepare_maintenance(services)
 
-    async def _open_partitions(self, began: float) -> None:
+    async def _open_partitions(self, image: Image, began: float) -> None:
         directory, replicas = self._directory, self._replicas
-        await replicas.load(self._controller.image)
-        # A controller that has started has all of the metadata.
+        await replicas.load(image)
+        # The controller that fills it has all of the metadata once it has started.
         await replicas.rename_stray_directories()
         # What a killed process left in the page cache counts only once it is on disk; were we
         # to serve before, the high watermark would be seen to fall.
@@ -201,6 +201,8 @@ class BrokerServer:
         from headrace.groups.group_coordinator import GroupCoordinator
 
         groups = self._groups = GroupCoordinator(
+            # Not the cache, which comes last: a shard that is loaded while publishers hear of an
+            # image must not have an older one than they.
             lambda: self._controller.image,
             self._replicas,
             topics,
