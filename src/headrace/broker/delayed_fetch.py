@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from headrace.broker.request import ClientConnection
-from headrace.replication.partition import FetchIsolation, Partition
+from headrace.replication.partition import Partition
+from headrace.replication.reads import FetchIsolation
 
 
 class DelayedFetch:

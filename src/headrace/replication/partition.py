@@ -14,10 +14,8 @@ so each request for a flush says on whose behalf it is made.
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
-from enum import IntEnum
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, cast
 
 from headrace.core.errors import ApiError, ErrorCode, OffsetOutOfRange
 from headrace.core.files import FileRange
@@ -37,71 +35,21 @@ from headrace.metadata.image import NO_LEADER, PartitionRegistration
 from headrace.protocol.records.header import BatchHeader
 from headrace.replication.follower import Follower
 from headrace.replication.leader import Leader
+from headrace.replication.reads import FetchIsolation, FetchPosition, ReadInfo
 from headrace.replication.settings import TopicSettings
+from headrace.replication.waiters import (
+    CommitCallback,
+    OffsetWaiters,
+    PartitionListener,
+    PartitionListeners,
+)
 
 logger = logging.getLogger(__name__)
 
-# Called with NONE when the offset is reached, or with why it never will be.
-CommitCallback = Callable[[ErrorCode], None]
 # Asks for a flush of a partition, on behalf of somebody who waits for it or of nobody (None).
 FlushRequest = Callable[["Partition", object | None], None]
-_Waiters = deque[tuple[Offset, CommitCallback, object]]
 ACKS_ALL: Final = -1
 """Of a produce: what is appended has to be on every replica in sync."""
-# The isolation level on the wire.
-_READ_COMMITTED: Final = 1
-
-
-class FetchIsolation(IntEnum):
-    """Up to where somebody reads; the names are Kafka's."""
-
-    LOG_END = 0
-    """Followers: what is written."""
-    HIGH_WATERMARK = 1
-    """Consumers: what is committed."""
-    TXN_COMMITTED = 2
-    """Consumers with read_committed: what no open transaction is part of."""
-
-    @classmethod
-    def of(cls, replica_id: int, isolation_level: int) -> "FetchIsolation":
-        """That of a request; `replica_id` is -1 where a consumer asks."""
-        if replica_id >= 0:
-            return cls.LOG_END
-        return cls.TXN_COMMITTED if isolation_level == _READ_COMMITTED else cls.HIGH_WATERMARK
-
-
-class FetchPosition(NamedTuple):
-    """Where a reader goes on, and what it believes; epochs that it does not know are -1."""
-
-    offset: Offset
-    current_leader_epoch: int = -1
-    last_fetched_epoch: int = -1
-
-
-class ReadInfo(NamedTuple):
-    """What a read found, and the offsets of that moment."""
-
-    records: FileRange | None
-    next_offset: int
-    """Behind the last batch found."""
-    diverging: EpochEntry | None
-    """The reader's log is another one: up to here both may be the same. Nothing is read then."""
-    high_watermark: Offset
-    last_stable_offset: Offset
-    log_start_offset: Offset
-
-
-class PartitionListener(Protocol):
-    """Called each time more can be read, and when nothing can be any more; must not read or append.
-
-    It may watch thousands of partitions, so it is given which of them and how much more.
-    """
-
-    def advanced(self, partition: "Partition", more_bytes: int) -> None: ...
-
-    def gone(self, partition: "Partition") -> None:
-        """It is no longer led here, or no longer here at all."""
-        ...
 
 
 class Partition:
@@ -172,11 +120,14 @@ class Partition:
         self.fetched_bytes = 0
         self.fetched_messages = 0
         self._request_flush = request_flush
-        self._commit_waiters: _Waiters | None = None
-        self._flush_waiters: _Waiters | None = None
-        # In the order in which they came, by what they wait for; None if there are none.
-        self._listeners: dict[FetchIsolation, dict[PartitionListener, None]] | None = None
+        # None where nobody waits, as in most of many partitions.
+        self._commit_waiters: OffsetWaiters | None = None
+        self._flush_waiters: OffsetWaiters | None = None
+        self._listeners: PartitionListeners[Partition] | None = None
         self.request_flush(self)
+
+    def __str__(self) -> str:
+        return str(self.id)
 
     # Roles
 
@@ -271,12 +222,13 @@ class Partition:
         size = len(buffer)
         self.appended_bytes += size
         if self._listeners is not None:
-            self._notify(FetchIsolation.LOG_END, size)
+            self._listeners.advanced(FetchIsolation.LOG_END, self, size)
         if self._request_flush is None:
             self.flushed(self.log.log_end_offset, self.appended_bytes)
         else:
             # Whoever waits for acks=all says so next, by `when_committed`.
-            self._request_flush(self, None if self._listeners is None else self._first_consumer)
+            listeners = self._listeners
+            self._request_flush(self, None if listeners is None else listeners.first_consumer)
         return info
 
     def fetched_by(self, node: NodeId, offset: Offset) -> None:
@@ -406,15 +358,9 @@ class Partition:
     def flush_requester(self) -> object | None:
         """On whose behalf the next flush is; None if nobody waits for one."""
         waiters = self._flush_waiters or self._commit_waiters
-        return self._first_consumer if waiters is None else waiters[0][2]
-
-    @property
-    def _first_consumer(self) -> PartitionListener | None:
-        """Followers read what is written, flushed or not."""
-        for isolation, listeners in (self._listeners or {}).items():
-            if isolation is not FetchIsolation.LOG_END:
-                return next(iter(listeners))
-        return None
+        if waiters:
+            return waiters.first_requester
+        return None if self._listeners is None else self._listeners.first_consumer
 
     def request_flush(self, requester: object) -> None:
         """`requester` will read to the end of the log: what is written there is wanted now."""
@@ -429,8 +375,11 @@ class Partition:
         everything = offset >= self.log.log_end_offset
         self._flushed_bytes = self.appended_bytes if everything else appended_bytes
         waiters = self._flush_waiters
-        if waiters is not None and not _call_waiters(waiters, offset):
-            self._flush_waiters = None
+        if waiters is not None:
+            waiters.reached(offset)
+            # One may have been added meanwhile.
+            if not waiters:
+                self._flush_waiters = None
         role = self.role
         if isinstance(role, Leader):
             self._move_high_watermark(role.flushed(offset))
@@ -446,20 +395,20 @@ class Partition:
         partitions it waits for.
         """
         if self._commit_waiters is None:
-            self._commit_waiters = deque()
+            self._commit_waiters = OffsetWaiters()
         self._wait(self._commit_waiters, offset, call, requester)
 
     def when_flushed(self, call: CommitCallback, requester: object | None = None) -> None:
         """Call once what is written now is on this node's disk, whatever other replicas have."""
         if self._flush_waiters is None:
-            self._flush_waiters = deque()
+            self._flush_waiters = OffsetWaiters()
         self._wait(self._flush_waiters, self.log.log_end_offset, call, requester)
 
     def _wait(
-        self, waiters: _Waiters, offset: Offset, call: CommitCallback, requester: object | None
+        self, waiters: OffsetWaiters, offset: Offset, call: CommitCallback, requester: object | None
     ) -> None:
         requester = call if requester is None else requester
-        waiters.append((offset, call, requester))
+        waiters.add(offset, call, requester)
         if self._request_flush is not None:
             self._request_flush(self, requester)
 
@@ -468,38 +417,32 @@ class Partition:
         failed = (self._flush_waiters, self._commit_waiters)
         self._flush_waiters = self._commit_waiters = None
         for waiters in failed:
-            while waiters:
-                _call_waiter(waiters.popleft()[1], reason)
+            if waiters is not None:
+                waiters.fail(reason)
 
     def _end_waits(self, reason: ErrorCode) -> None:
         """Nobody is served here any more; also those who wait for nothing but more records."""
         self.fail_waiters(reason)
-        for listeners in tuple((self._listeners or {}).values()):
-            for listener in tuple(listeners):
-                try:
-                    listener.gone(self)
-                except Exception:
-                    logger.exception("a listener failed: partition=%s", self.id)
+        if self._listeners is not None:
+            self._listeners.gone(self)
 
     def add_listener(
         self,
-        listener: PartitionListener,
+        listener: "PartitionListener[Partition]",
         isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
     ) -> None:
         """Call it when more can be read under this isolation."""
         if self._listeners is None:
-            self._listeners = {}
-        self._listeners.setdefault(isolation, {})[listener] = None
+            self._listeners = PartitionListeners()
+        self._listeners.add(listener, isolation)
         if isolation is not FetchIsolation.LOG_END:
             self.request_flush(listener)
 
-    def remove_listener(self, listener: PartitionListener) -> None:
-        for isolation, listeners in tuple((self._listeners or {}).items()):
-            listeners.pop(listener, None)
-            if not listeners and self._listeners is not None:
-                del self._listeners[isolation]
-        if not self._listeners:
-            self._listeners = None
+    def remove_listener(self, listener: "PartitionListener[Partition]") -> None:
+        if self._listeners is not None:
+            self._listeners.remove(listener)
+            if not self._listeners:
+                self._listeners = None
 
     # Offsets that move
 
@@ -511,17 +454,19 @@ class Partition:
         self.visible_bytes = visible_bytes
         self.high_watermark = offset
         waiters = self._commit_waiters
-        if waiters is not None and not _call_waiters(waiters, offset):
-            self._commit_waiters = None
+        if waiters is not None:
+            waiters.reached(offset)
+            if not waiters:
+                self._commit_waiters = None
         if self._listeners is not None:
-            self._notify(FetchIsolation.HIGH_WATERMARK, more_bytes)
+            self._listeners.advanced(FetchIsolation.HIGH_WATERMARK, self, more_bytes)
         # Until transactions exist there is none that could hold it back.
         self._move_last_stable_offset(offset, more_bytes)
 
     def _move_last_stable_offset(self, offset: Offset, more_bytes: int) -> None:
         self.last_stable_offset = offset
         if self._listeners is not None:
-            self._notify(FetchIsolation.TXN_COMMITTED, more_bytes)
+            self._listeners.advanced(FetchIsolation.TXN_COMMITTED, self, more_bytes)
 
     def _bytes_below(self, offset: Offset) -> int:
         """Of what was appended here: for certain at the log end and where a flush ended, and a
@@ -534,25 +479,3 @@ class Partition:
         unseen = self.appended_bytes - self.visible_bytes
         share = (offset - self.high_watermark) / (end - self.high_watermark)
         return self.visible_bytes + int(unseen * share)
-
-    def _notify(self, isolation: FetchIsolation, more_bytes: int) -> None:
-        for listener in tuple((self._listeners or {}).get(isolation, ())):
-            try:
-                listener.advanced(self, more_bytes)
-            except Exception:
-                logger.exception("a listener failed: partition=%s", self.id)
-
-
-def _call_waiters(waiters: _Waiters, offset: Offset) -> bool:
-    """Call those whose offset is reached; whether any are left, or were added meanwhile."""
-    while waiters and waiters[0][0] <= offset:
-        _call_waiter(waiters.popleft()[1], ErrorCode.NONE)
-    return bool(waiters)
-
-
-def _call_waiter(call: CommitCallback, outcome: ErrorCode) -> None:
-    """One waiter's mistake must not keep the others, or other partitions, from being called."""
-    try:
-        call(outcome)
-    except Exception:
-        logger.exception("a waiter failed: outcome=%s", outcome.name)

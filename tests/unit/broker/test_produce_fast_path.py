@@ -25,7 +25,8 @@ from headrace.protocol.messages.produce import (
 )
 from headrace.protocol.records.decode import Record
 from headrace.protocol.records.encode import encode_batch
-from headrace.replication.partition import CommitCallback, Partition
+from headrace.replication.partition import Partition
+from headrace.replication.waiters import CommitCallback
 from headrace.security.authorizer import AclOperation, Action, AllowAll
 from headrace.security.principal import ANONYMOUS, Principal
 from tests.support.nodes import running_node

@@ -17,7 +17,8 @@ from headrace.protocol.messages.produce import (
     TopicProduceData,
 )
 from headrace.protocol.records.encode import BatchBuilder
-from headrace.replication.partition import CommitCallback, Partition
+from headrace.replication.partition import Partition
+from headrace.replication.waiters import CommitCallback
 from tests.support.nodes import running_node
 
 

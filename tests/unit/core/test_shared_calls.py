@@ -46,7 +46,7 @@ UNGUARDED = {
     "log/recovery.py _drop_after segment.rename": "all of one log: it is offline as a whole",
     "log/recovery.py _drop_after segment.close": "all of one log: it is offline as a whole",
     "log/segments.py close segment.close": "all of one log",
-    "replication/partition.py remove_listener listeners.pop": "an entry out of a table",
+    "replication/waiters.py remove listeners.pop": "an entry out of a table",
 }
 
 

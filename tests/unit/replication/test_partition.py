@@ -19,13 +19,9 @@ from headrace.protocol.records.encode import encode_batch
 from headrace.protocol.records.header import HEADER_SIZE
 from headrace.protocol.records.patch import refresh_crc
 from headrace.replication.flush_wait import unflushed, when_flushed
-from headrace.replication.partition import (
-    FetchIsolation,
-    FetchPosition,
-    FlushRequest,
-    Partition,
-)
+from headrace.replication.partition import FlushRequest, Partition
 from headrace.replication.produce import append_produced
+from headrace.replication.reads import FetchIsolation, FetchPosition
 from headrace.replication.settings import TopicSettings
 from headrace.testing.unsynced_files import UnsyncedFileSystem
 

@@ -28,7 +28,8 @@ from headrace.protocol.messages.fetch import (
     PartitionData,
 )
 from headrace.replication.flush_wait import unflushed
-from headrace.replication.partition import FetchIsolation, FetchPosition, Partition
+from headrace.replication.partition import Partition
+from headrace.replication.reads import FetchIsolation, FetchPosition
 from headrace.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 logger = logging.getLogger(__name__)

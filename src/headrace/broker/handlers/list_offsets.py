@@ -21,7 +21,7 @@ from headrace.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from headrace.replication.flush_wait import wait_until_flushed
-from headrace.replication.partition import FetchIsolation
+from headrace.replication.reads import FetchIsolation
 from headrace.security.authorizer import AclOperation, ResourceType
 
 LATEST = -1
