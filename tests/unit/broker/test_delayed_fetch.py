@@ -196,7 +196,7 @@ async def test_a_fetch_that_waits_at_a_leader_that_resigns_is_told_who_leads(
         led = topic.partitions[0]._replace(leader=NodeId(FOLLOWER), leader_epoch=7)
         moved = replace(topic, partitions=(led, *topic.partitions[1:]))
         endpoint = BrokerEndpoint("PLAINTEXT", "elsewhere", 9092)
-        broker = BrokerRegistration(NodeId(FOLLOWER), 1, UUID(int=1), (endpoint,), {})
+        broker = BrokerRegistration(NodeId(FOLLOWER), 1, UUID(int=1), (endpoint,), {}, fenced=False)
         node.services.metadata.image = replace(
             image,
             topics={"t": moved},
