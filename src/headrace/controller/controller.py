@@ -42,6 +42,9 @@ BATCHES_IN_FLIGHT_MAX: Final = 8
 FOLLOW_RETRY_SECONDS: Final = 1.0
 """When committed records are read again that the disk did not give."""
 
+STOP_SECONDS_MAX: Final = 5.0
+"""How long a stop waits for what was submitted: a disk may never take it."""
+
 Waiter = asyncio.Future[Any]
 
 logger = logging.getLogger(__name__)
@@ -106,10 +109,19 @@ class Controller:
         self._replay(self._quorum.high_watermark)
 
     async def stop(self) -> None:
-        """Finish what was submitted, then stop."""
+        """Finish what was submitted, then stop; what cannot be finished is called off."""
         self._stopping = True
         self._wake.set()
         if self._runner is not None:
+            while not self._runner.done():
+                await asyncio.wait((self._runner,), timeout=STOP_SECONDS_MAX)
+                if not self._runner.done() and self._waits_for_commit:
+                    logger.warning(
+                        "stopping with metadata that is not on disk: seconds=%d", STOP_SECONDS_MAX
+                    )
+                    self.kill()
+                    await asyncio.wait((self._runner,))
+                    return
             await self._runner
         await self._quorum.stop()
 
@@ -262,9 +274,12 @@ class Controller:
         )
 
     @property
+    def _waits_for_commit(self) -> bool:
+        return self._pending is not None and not self._pending.idle
+
+    @property
     def _is_idle(self) -> bool:
-        nobody_waits = self._pending is None or self._pending.idle
-        return nobody_waits and not (self._queue or self._released)
+        return not (self._waits_for_commit or self._queue or self._released)
 
     async def _apply_some(self) -> None:
         """First what was decided here: whatever is read from the log comes behind it."""

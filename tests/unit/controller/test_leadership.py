@@ -33,7 +33,7 @@ from tests.support.metadata import ENDPOINTS, InlineExecutor
 from tests.support.quorum import ScriptedQuorum
 
 NODE = NodeId(0)
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 5
 
 
 def create(name: str, *, validate_only: bool = False) -> CreateTopics:
@@ -335,6 +335,19 @@ async def test_what_the_disk_did_not_give_is_read_again(
     await settle()
     assert run.topics == {"of-another"}
     await run.controller.stop()
+
+
+async def test_a_stop_does_not_wait_for_ever_for_what_is_never_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where the disk cannot even be asked to flush."""
+    monkeypatch.setattr(controller_module, "STOP_SECONDS_MAX", 0, raising=False)
+    run = await Run().start()
+    (waiting,) = await run.submit(create("t"))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await run.controller.stop()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
 
 
 async def test_a_record_that_is_not_understood_stops_the_image_and_not_its_readers(
