@@ -104,7 +104,7 @@ def roll_if_due(log: LogParts, now_ms: int) -> bool:
         active = log.segments.active
         due = active.size > 0 and clock_due(active, now_ms, log.roll_limit_ms)
         if due and log.flush_state.failure is None:
-            begin_segment(log)
+            _roll(log)
     return due
 
 
@@ -113,10 +113,14 @@ def roll(log: LogParts) -> None:
     with log.lock:
         log.flush_state.raise_if_failed()
         if log.segments.active.size > 0:
-            try:
-                begin_segment(log)
-            except OSError as error:
-                raise StorageError(f"cannot roll {log.directory}: {error}") from error
+            _roll(log)
+
+
+def _roll(log: LogParts) -> None:
+    try:
+        begin_segment(log)
+    except OSError as error:
+        raise StorageError(f"cannot roll {log.directory}: {error}") from error
 
 
 def begin_segment(log: LogParts) -> Segment:

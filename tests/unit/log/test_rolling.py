@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.core.errors import StorageError
 from headrace.core.ids import Offset
 from headrace.log import descriptor_io
 from headrace.log.config import LogConfig
@@ -81,6 +82,26 @@ def test_an_offset_too_far_from_the_base_rolls_a_segment() -> None:
     log.append_as_follower(memoryview(far))
     assert bases(log) == [0, 1]
     assert [header.base_offset for header in read_all(log)] == [0, 2**31 + 5]
+
+
+def test_a_roll_that_the_disk_refuses_is_an_error_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks after many logs tells it in a line, and anything else with its traceback."""
+    files = RealFileSystem()
+    log = PartitionLog.open(files, str(tmp_path / "t-0"), LogConfig(segment_ms=1000), ToldClock())
+    append(log, batch())
+
+    def is_full(path: str, *, create: bool) -> None:
+        raise OSError(errno.ENOSPC, f"no space: {path} {create}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "open", is_full)
+        with pytest.raises(StorageError, match="cannot roll"):
+            log.roll_if_due(START_MS + 1001)
+    assert log.roll_if_due(START_MS + 1001)
+    assert bases(log) == [0, 1]
+    files.close()
 
 
 def test_a_segment_that_is_not_written_to_rolls_when_its_time_is_over() -> None:
